@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The errors that this package raises on purpose.
+
+::
+
+    ExtDriversError
+    ├── address.InvalidAddress        a text that names no PCI function
+    ├── ReadError                     the host answered, but not with a usable value
+    │   ├── Unreadable                the kernel refused (EACCES, EIO, ENODEV ...)
+    │   └── Malformed                 the value is not what the kernel documents
+    ├── EnumerationError              the list of PCI functions itself cannot be read
+    ├── ConfigurationError            an option has a value that cannot be used
+    └── CatalogError                  a catalogue file breaks the schema
+
+A file that is absent is an answer (``None``), not an error; a device that does not
+qualify is a finding, not an error.
+"""
+
+
+class ExtDriversError(Exception):
+    """Base of all errors that the package raises on purpose."""
+
+
+class ReadError(ExtDriversError):
+    """Something of the host is there but gives no usable value."""
+
+    #: The host's path, below the root that is looked at.
+    path: str
+    #: What was found instead of a usable value.
+    value: str
+
+
+class Unreadable(ReadError):
+    """The kernel refused to give the value."""
+
+    def __init__(self, path: str, reason: str):
+        self.path = path
+        self.value = self.reason = reason
+        super().__init__(path, reason)
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be read: {self.reason}"
+
+
+class Malformed(ReadError):
+    """The value is not of the form that the kernel documents."""
+
+    def __init__(self, path: str, value: str, expected: str):
+        self.path = path
+        self.value = value
+        self.expected = expected
+        super().__init__(path, value, expected)
+
+    def __str__(self) -> str:
+        return f"{self.path} holds {self.value!r}, which is not {self.expected}"
+
+
+class EnumerationError(ExtDriversError):
+    """The list of PCI functions cannot be read, so nothing can be said of the host."""
+
+    def __init__(self, path: str, reason: str):
+        self.path = path
+        self.reason = reason
+        super().__init__(path, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} cannot be listed: {self.reason}; no PCI function of this host is "
+            "known. Mount sysfs there, or point [ext_drivers] host_root at the host's root"
+        )
+
+
+class ConfigurationError(ExtDriversError):
+    """An option has a value that cannot be used."""
+
+    def __init__(self, option: str, value: object, reason: str):
+        self.option = option
+        self.value = value
+        self.reason = reason
+        super().__init__(option, value, reason)
+
+    def __str__(self) -> str:
+        return f"[ext_drivers] {self.option} = {self.value}: {self.reason}"
+
+
+class CatalogError(ExtDriversError):
+    """A catalogue file breaks the schema; lists every fault with line and key."""
+
+    def __init__(self, path: str, faults: list[str]):
+        self.path = path
+        self.faults = faults
+        super().__init__(path, faults)
+
+    def __str__(self) -> str:
+        return f"{self.path}: " + "; ".join(self.faults)
