@@ -129,11 +129,6 @@ class PciAddress:
         """
         return self.domain > 0xFFFF
 
-    @property
-    def slot(self) -> tuple[int, int, int]:
-        """Domain, bus and device: what all functions of one card in one slot share."""
-        return self.domain, self.bus, self.device
-
     def to_json(self) -> str:
         """Return the text by which Cyborg's conductor matches devices and handles.
 

@@ -1,0 +1,246 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a PCI id means: the project's own data and the operator's additions.
+
+The package's files lie beside this module; the operator's in ``catalog_dir`` (default
+``/etc/cyborg/ext_catalog.d``).  Theirs win.  A file of theirs that breaks the schema is
+left out as a whole, with an error that names it, and costs nothing but itself.
+
+Lookup: an entry with a matching subsystem wins over one without.  An id that has
+entries with subsystems only, none of them matching, is a known id but an unknown product.
+An exact id in ``never`` beats ``devices``, which beats a class rule in ``never``.
+
+Next stop: :mod:`cyborg_ext_drivers.families.base`.
+"""
+
+import dataclasses
+import importlib.resources
+import os
+from collections.abc import Iterable, Iterator
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.catalog import schema
+from cyborg_ext_drivers.errors import CatalogError
+from cyborg_ext_drivers.host.pci import Identity
+
+__all__ = ["Catalog", "Layer", "Product", "Rule", "load"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Product:
+    """What one PCI id (and subsystem, and revision) is: ``Tesla T4``."""
+
+    kind: str
+    #: The canonical model token, ``T4``; ``None`` where the ids do not name one product.
+    model: str | None
+    #: The maker's name for it, for people's eyes.
+    name: str
+    role: str = "pf"
+    is_integrated: bool = False
+    architecture: str | None = None
+    compute_capability: str | None = None
+    memory_mib: int | None = None
+    sriov: bool | None = None
+    mig: bool | None = None
+    vgpu: str | None = None
+    pf_device: str | None = None
+    vf_device: str | None = None
+    pair_device: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """Functions that are no accelerators: why (a finding code) and what they are."""
+
+    what: str
+    code: str = "not-an-accelerator"
+    id: str | None = None
+    subsystem: str | None = None
+    vendor: str | None = None
+    pci_class: str | None = None
+    address: str | None = None
+
+    def matches(self, identity: Identity) -> bool:
+        """Return whether a function is one of these, its address apart."""
+        return (
+            self.id in (None, str(identity.id))
+            and self.subsystem in (None, str(identity.subsystem))
+            and self.vendor in (None, identity.id.vendor)
+            and identity.pci_class.code.startswith(self.pci_class or "")
+        )
+
+
+class Layer:
+    """One catalogue file: what it says, and nothing of how it ranks against others."""
+
+    def __init__(self, path: str, document: dict):
+        self.path = path
+        self.vendors: dict[str, str] = document.get("vendors") or {}
+        self.devices: dict[str, list[dict]] = {}
+        for entry in document.get("devices") or ():
+            self.devices.setdefault(entry["id"], []).append(entry)
+        self.companions = [_rule(entry) for entry in document.get("companions") or ()]
+        self.never = [_rule(entry) for entry in document.get("never") or ()]
+
+    def product(self, identity: Identity, revision: str | None) -> Product | None:
+        """Return what this file knows of a function, ``None`` when it has no such id."""
+        entries = self.devices.get(str(identity.id))
+        if not entries:
+            return None
+        subsystem = str(identity.subsystem)
+        exact = [entry for entry in entries if entry.get("subsystem") == subsystem]
+        general = [entry for entry in entries if "subsystem" not in entry]
+        if exact or general:
+            return _product((exact or general)[-1], revision)
+        names = sorted({entry["name"] for entry in entries})
+        return Product(entries[0]["kind"], None, " or ".join(names))
+
+
+class Catalog:
+    """All catalogue files of a host, the operator's before the package's."""
+
+    def __init__(self, layers: Iterable[Layer], faults: Iterable[CatalogError] = ()):
+        self._layers = tuple(layers)
+        #: The operator's files that were left out, and why.
+        self.faults = tuple(faults)
+        self._products: dict[tuple[Identity, str | None], Product | None] = {}
+        self._exclusions: dict[Identity, tuple[Rule, ...]] = {}
+        self._companions: dict[Identity, Rule | None] = {}
+
+    def product(self, identity: Identity, revision: str | None = None) -> Product | None:
+        """Return what a function is, ``None`` for an id that no file knows."""
+        key = (identity, revision)
+        if key not in self._products:
+            found = (layer.product(identity, revision) for layer in self._layers)
+            self._products[key] = next((product for product in found if product), None)
+        return self._products[key]
+
+    def vendor(self, vendor_id: str) -> str | None:
+        """Return a vendor's name as it stands in traits, ``None`` when not known."""
+        names = (layer.vendors.get(vendor_id) for layer in self._layers)
+        return next((name for name in names if name), None)
+
+    def exclusion(self, identity: Identity, address: PciAddress) -> Rule | None:
+        """Return why a function is never reported, ``None`` when nothing forbids it."""
+        if identity not in self._exclusions:
+            self._exclusions[identity] = tuple(self._exclusions_of(identity))
+        rules = self._exclusions[identity]
+        return next((rule for rule in rules if rule.address in (None, str(address))), None)
+
+    def _exclusions_of(self, identity: Identity) -> Iterator[Rule]:
+        for layer in self._layers:
+            yield from (rule for rule in layer.never if rule.id and rule.matches(identity))
+            if str(identity.id) in layer.devices:
+                return
+        rules = (rule for layer in self._layers for rule in layer.never if not rule.id)
+        yield from (rule for rule in rules if rule.matches(identity))
+
+    def companion(self, identity: Identity) -> Rule | None:
+        """Return what part of a card a function is, ``None`` when it is no companion."""
+        if identity not in self._companions:
+            rules = (rule for layer in self._layers for rule in layer.companions)
+            self._companions[identity] = next((r for r in rules if r.matches(identity)), None)
+        return self._companions[identity]
+
+    def entries(self) -> Iterator[dict]:
+        """Yield every entry of ``devices`` as it stands in its file."""
+        for layer in self._layers:
+            for entries in layer.devices.values():
+                yield from entries
+
+
+def load(directory: str | os.PathLike | None = None) -> Catalog:
+    """Return the package's catalogue with the operator's files from *directory* on top.
+
+    Files are taken in the order of their names; a later one wins.
+    """
+    layers: list[Layer] = []
+    faults: list[CatalogError] = []
+    for path in _files_of(directory, faults):
+        try:
+            layers.insert(0, Layer(path, schema.parse_checked(path, _text_of(path))))
+        except CatalogError as error:
+            faults.append(error)
+    return Catalog([*layers, *packaged()], faults)
+
+
+def packaged() -> list[Layer]:
+    """Return the files that the package brings; CI has checked them against the schema."""
+    folder = importlib.resources.files(__name__)
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
+    return [Layer(file.name, schema.parse(file.read_text())) for file in files]
+
+
+def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -> list[str]:
+    if directory is None:
+        return []
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        faults.append(CatalogError(str(directory), [f"cannot be listed: {error.strerror}"]))
+        return []
+    return [os.path.join(directory, name) for name in names if name.endswith((".yaml", ".yml"))]
+
+
+def _text_of(path: str) -> str:
+    try:
+        # A FIFO in the place of a file must not stop the agent.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            data = file.read(schema.MOST_BYTES + 1)
+        if len(data) > schema.MOST_BYTES:
+            raise CatalogError(path, [f"larger than {schema.MOST_BYTES} bytes"])
+        return data.decode()
+    except UnicodeDecodeError:
+        raise CatalogError(path, ["it is no UTF-8 text"]) from None
+    except OSError as error:
+        raise CatalogError(path, [f"cannot be read: {error.strerror}"]) from None
+
+
+def _rule(entry: dict) -> Rule:
+    return Rule(
+        what=entry["what"],
+        code=entry.get("code", "not-an-accelerator"),
+        id=entry.get("id"),
+        subsystem=entry.get("subsystem"),
+        vendor=entry.get("vendor"),
+        pci_class=entry.get("class"),
+        address=entry.get("address"),
+    )
+
+
+def _product(entry: dict, revision: str | None) -> Product:
+    decided = (entry.get("revisions") or {}).get(revision, {})
+    return Product(
+        kind=entry["kind"],
+        model=decided.get("model", entry.get("model")),
+        name=decided.get("name", entry["name"]),
+        role=entry.get("role", "pf"),
+        is_integrated=entry.get("integrated", False),
+        **{
+            key: entry[key]
+            for key in (
+                "architecture",
+                "compute_capability",
+                "memory_mib",
+                "sriov",
+                "mig",
+                "vgpu",
+                "pf_device",
+                "vf_device",
+                "pair_device",
+            )
+            if key in entry
+        },
+    )

@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The schema of a catalogue file, and errors that name the line and the key.
+
+A file maps PCI ids to what they are.  Top-level keys:
+
+``vendors``
+    PCI vendor id to the vendor's name in traits (``NVIDIA``).
+``sources``
+    Short name to where a fact was looked up.
+``devices``
+    The accelerators.  ``id`` (and ``subsystem``, where that decides the product), ``kind``
+    and ``name`` are needed.  ``model`` becomes a trait; it is left out where the id does
+    not name one product, and then ``revisions`` may decide it by the PCI revision.
+``companions``
+    Functions that belong to a card and are none themselves.
+``never``
+    Functions that are not to be reported, with the finding code that says why.
+"""
+
+from typing import Any
+
+import yaml
+
+from cyborg_ext_drivers.errors import CatalogError
+
+_MODEL = {"type": "string", "pattern": "^[A-Z0-9]+(-[A-Z0-9]+)*$", "maxLength": 64}
+_NAME = {"type": "string", "minLength": 1, "maxLength": 120}
+_VENDOR = {"type": "string", "pattern": "^[0-9a-f]{4}$"}
+_ID = {"type": "string", "pattern": "^[0-9a-f]{4}:[0-9a-f]{4}$"}
+_CLASS = {"type": "string", "pattern": "^[0-9a-f]{2}([0-9a-f]{2})?$"}
+_REVISION = {
+    "type": "object",
+    "properties": {"model": _MODEL, "name": _NAME},
+    "required": ["model"],
+    "additionalProperties": False,
+}
+_DEVICE = {
+    "type": "object",
+    "properties": {
+        "id": _ID,
+        "subsystem": _ID,
+        "kind": {"enum": ["GPU", "FPGA", "AICHIP", "NIC"]},
+        "model": _MODEL,
+        "name": _NAME,
+        "role": {"enum": ["pf", "vf", "mgmt", "user", "function"]},
+        "class": _CLASS,
+        "revisions": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[0-9a-f]{2}$"},
+            "additionalProperties": _REVISION,
+        },
+        "integrated": {"type": "boolean"},
+        "architecture": _NAME,
+        "compute_capability": {"type": "string", "pattern": r"^\d+\.\d+$"},
+        "memory_mib": {"type": "integer", "minimum": 1},
+        "sriov": {"type": "boolean"},
+        "mig": {"type": "boolean"},
+        "vgpu": {"type": "string"},
+        "pf_device": _VENDOR,
+        "vf_device": _VENDOR,
+        "pair_device": _VENDOR,
+        "from": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["id", "kind", "name"],
+    "additionalProperties": False,
+}
+_RULE = {
+    "id": _ID,
+    "subsystem": _ID,
+    "vendor": _VENDOR,
+    "class": _CLASS,
+    "address": {"type": "string"},
+    "what": _NAME,
+}
+_COMPANION = {
+    "type": "object",
+    "properties": _RULE,
+    "anyOf": [{"required": ["id"]}, {"required": ["vendor", "class"]}],
+    "required": ["what"],
+    "additionalProperties": False,
+}
+_NEVER = {
+    "type": "object",
+    "properties": {
+        **_RULE,
+        "code": {"enum": ["not-an-accelerator", "management-display", "integrated-gpu"]},
+    },
+    "anyOf": [{"required": ["id"]}, {"required": ["vendor", "class"]}],
+    "required": ["code", "what"],
+    "additionalProperties": False,
+}
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "vendors": {
+            "type": "object",
+            "propertyNames": _VENDOR,
+            "additionalProperties": {"type": "string", "pattern": "^[A-Z0-9]+$"},
+        },
+        "sources": {"type": "object", "additionalProperties": _NAME},
+        "devices": {"type": "array", "items": _DEVICE},
+        "companions": {"type": "array", "items": _COMPANION},
+        "never": {"type": "array", "items": _NEVER},
+    },
+    "additionalProperties": False,
+}
+
+# An operator's file is small; anything larger is a mistake or an attack.
+MOST_BYTES = 1 << 20
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse(text: str) -> Any:
+    """Return what a trusted YAML text holds, fast; see :func:`parse_checked` for others."""
+    return yaml.load(text, Loader=_Loader)
+
+
+def parse_checked(path: str, text: str) -> dict[str, Any]:
+    """Return what a catalogue file holds, after checking it against the schema.
+
+    :raises CatalogError: when it is no YAML or breaks the schema; names every fault.
+    """
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader)):
+            raise CatalogError(path, ["aliases (*name) are not allowed; write the value out"])
+        node = yaml.compose(text, Loader=_Loader)
+        document = parse(text)
+    except yaml.YAMLError as error:
+        raise CatalogError(path, [_yaml_fault(error)]) from None
+    except (ValueError, RecursionError) as error:
+        raise CatalogError(path, [f"it is no YAML that can be used ({error})"]) from None
+    if document is None:
+        return {}
+    lines = _Lines(node)
+    faults = lines.duplicates + _schema_faults(document, lines)
+    if faults:
+        raise CatalogError(path, faults)
+    return document
+
+
+def _yaml_fault(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}: {problem}" if mark else problem
+
+
+def _schema_faults(document: Any, lines: "_Lines") -> list[str]:
+    # Only operators' files are checked at run time, and most hosts have none.
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    errors = sorted(validator.iter_errors(document), key=lambda error: list(map(str, error.path)))
+    return [
+        f"line {lines.of(error.absolute_path)}: {error.json_path.removeprefix('$.')}: "
+        f"{_plain(error)}"
+        for error in errors
+    ]
+
+
+def _plain(error: Any) -> str:
+    if error.validator == "type" and error.validator_value == "string":
+        return f"{error.instance!r} is no text; put it in quotes"
+    if error.validator == "anyOf":
+        return "it needs an id, or a vendor and a class"
+    if error.validator == "pattern":
+        return f"{error.instance!r} is not of the form {error.validator_value}"
+    return error.message[:200]
+
+
+class _Lines:
+    """Where in a YAML text each value stands, and which keys stand there twice."""
+
+    def __init__(self, node: yaml.Node | None):
+        self._root = node
+        self.duplicates: list[str] = []
+        self._search(node)
+
+    def of(self, path) -> int:
+        """Return the line, from 1, of the value at a path of keys and indexes."""
+        node = self._root
+        for step in path:
+            child = self._child(node, step)
+            if child is None:
+                break
+            node = child
+        return node.start_mark.line + 1
+
+    def _search(self, node: yaml.Node | None) -> None:
+        if isinstance(node, yaml.SequenceNode):
+            for child in node.value:
+                self._search(child)
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value in seen if isinstance(key.value, str) else False:
+                    self.duplicates.append(
+                        f"line {key.start_mark.line + 1}: {key.value}: the key stands there twice"
+                    )
+                seen.add(str(key.value))
+                self._search(value)
+
+    @staticmethod
+    def _child(node: yaml.Node, step: Any) -> yaml.Node | None:
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            return node.value[step]
+        if isinstance(node, yaml.MappingNode):
+            return next((value for key, value in node.value if key.value == str(step)), None)
+        return None

@@ -1,0 +1,146 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a check is, and what it can say.
+
+A check examines one accelerator and yields findings and passes.  Each finding has a
+:class:`Code`, and title, explanation and remedy of a code are written once, beside the check
+that uses it: the command, its list of codes and the manual are made from there.  Codes are
+public and never renamed.  Checks register under the entry point ``cyborg_ext_drivers.check``.
+
+Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
+"""
+
+import abc
+import dataclasses
+import enum
+from collections.abc import Iterator
+from typing import ClassVar
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.catalog import Catalog
+from cyborg_ext_drivers.families.base import Accelerator, Family
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.host.pci import PciFunction
+from cyborg_ext_drivers.options import Options
+
+
+class Severity(enum.Enum):
+    """What a finding does to the accelerator."""
+
+    BLOCKER = "blocker"
+    WARNING = "warning"
+    INFO = "info"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """The very path and value that decided."""
+
+    path: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.path} = {self.value}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about an accelerator that the operator should know."""
+
+    code: "Code"
+    address: PciAddress | None
+    message: str
+    evidence: tuple[Evidence, ...]
+    remedy: str
+
+    @property
+    def severity(self) -> Severity:
+        """What it does to the accelerator."""
+        return self.code.severity
+
+    @property
+    def is_blocker(self) -> bool:
+        """Whether it keeps the accelerator from being reported."""
+        return self.code.severity is Severity.BLOCKER
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}. {self.remedy}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Passed:
+    """A question that was asked and answered well: which, and by what."""
+
+    code: "Code"
+    evidence: tuple[tuple[str, object], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """One kind of finding: ``iommu-disabled``."""
+
+    name: str
+    severity: Severity
+    title: str
+    explanation: str
+    remedy: str
+
+    def finding(
+        self,
+        address: PciAddress | None,
+        message: str,
+        *evidence: tuple[str, object],
+        remedy: str | None = None,
+    ) -> Finding:
+        """Return a finding of this kind; *remedy* where the general one does not fit."""
+        shown = tuple(Evidence(path, str(value)) for path, value in evidence)
+        return Finding(self, address, message, shown, remedy or self.remedy)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What a check may look at beside the accelerator itself."""
+
+    host: Host
+    options: Options
+    catalog: Catalog
+    #: Every family that is installed, to tell accelerators among other functions.
+    families: tuple[Family, ...]
+
+    def is_accelerator(self, function: PciFunction) -> bool:
+        """Return whether a function is a card of any family."""
+        identity = function.identity
+        return identity is not None and any(f.recognises(identity) for f in self.families)
+
+
+class Check(abc.ABC):
+    """One topic, one file."""
+
+    codes: ClassVar[tuple[Code, ...]]
+    #: Findings of a lower number stand first; the first blocker is the reason.
+    precedence: ClassVar[int] = 100
+
+    @abc.abstractmethod
+    def examine(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what is to be said of the accelerator.
+
+        :raises ReadError: when the host does not say; the survey makes a finding of it.
+        """

@@ -1,0 +1,139 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the device is: known, integrated, the console, or no accelerator at all."""
+
+from collections.abc import Iterator
+
+from cyborg_ext_drivers.catalog import Catalog
+from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
+from cyborg_ext_drivers.families.base import Accelerator
+from cyborg_ext_drivers.host.pci import PciFunction
+
+UNKNOWN_DEVICE = Code(
+    "unknown-device",
+    Severity.WARNING,
+    "The catalogue does not know the card's model",
+    "The card is reported with the traits of its kind, vendor and product id, without one of a "
+    "model: a model that was guessed could change later and with it the trait.",
+    "Add an entry to a file in /etc/cyborg/ext_catalog.d to give it a model",
+)
+INTEGRATED_GPU = Code(
+    "integrated-gpu",
+    Severity.BLOCKER,
+    "The graphics processor is part of the machine's processor",
+    "An integrated graphics processor shares memory with the host and is not an accelerator card.",
+    "Leave it to the host",
+)
+CONSOLE_DEVICE = Code(
+    "console-device",
+    Severity.BLOCKER,
+    "The host's console is on this device",
+    "The kernel uses it as the default VGA device. Given to an instance, the host loses its "
+    "console, and the driver that draws it may not let go of the device.",
+    "Make another display controller the primary one in the firmware and boot again",
+)
+MANAGEMENT_DISPLAY = Code(
+    "management-display",
+    Severity.BLOCKER,
+    "It is the display of the management controller",
+    "The graphics of a server's management controller have the class of a GPU and are none.",
+    "Leave it to the host",
+)
+NOT_AN_ACCELERATOR = Code(
+    "not-an-accelerator",
+    Severity.BLOCKER,
+    "It has the class of an accelerator and is none",
+    "The function's class is one that accelerators use, but no driver of this package is for it.",
+    "Nothing is to be done, unless it is an accelerator: then no installed driver supports it",
+)
+
+_EXCLUSIONS = {
+    code.name: code for code in (INTEGRATED_GPU, MANAGEMENT_DISPLAY, NOT_AN_ACCELERATOR)
+}
+
+
+class IdentityCheck(Check):
+    """A known model, not integrated, not the console."""
+
+    codes = (
+        UNKNOWN_DEVICE,
+        INTEGRATED_GPU,
+        CONSOLE_DEVICE,
+        MANAGEMENT_DISPLAY,
+        NOT_AN_ACCELERATOR,
+    )
+    precedence = 20
+
+    def examine(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what is to be said of the device's identity."""
+        function = accelerator.function
+        rule = surroundings.catalog.exclusion(accelerator.identity, function.address)
+        if rule is not None:
+            yield _EXCLUSIONS[rule.code].finding(
+                function.address,
+                f"It is {rule.what}",
+                (function.path_of("device"), accelerator.identity.id),
+            )
+        elif accelerator.product is not None and accelerator.product.is_integrated:
+            yield INTEGRATED_GPU.finding(
+                function.address,
+                f"{accelerator.name} is part of the processor",
+                (function.path_of("device"), accelerator.identity.id),
+            )
+        elif accelerator.model is None:
+            yield _unknown(accelerator, surroundings)
+        yield _console(accelerator)
+
+
+def bystander(function: PciFunction, catalog: Catalog) -> Finding:
+    """Return why a function of an accelerator's class that no family knows is none."""
+    identity = function.identity
+    rule = catalog.exclusion(identity, function.address)
+    code = _EXCLUSIONS[rule.code] if rule else NOT_AN_ACCELERATOR
+    message = f"It is {rule.what}" if rule else f"No installed driver is for {identity}"
+    return code.finding(
+        function.address, message, (function.path_of("device"), identity.id)
+    )
+
+
+def _unknown(accelerator: Accelerator, surroundings: Surroundings) -> Finding:
+    function = accelerator.function
+    identity = accelerator.identity
+    known = accelerator.product
+    message = (
+        f"The id {identity.id} stands for {known.name}; the subsystem {identity.subsystem} and "
+        f"revision {function.revision} do not decide it"
+        if known
+        else f"The catalogue has no entry for {identity.id}"
+    )
+    return UNKNOWN_DEVICE.finding(
+        function.address,
+        message,
+        (function.path_of("device"), identity.id),
+        (function.path_of("subsystem_device"), identity.subsystem),
+        remedy=f'Add an entry for id "{identity.id}" (kind {accelerator.family.kind}, model, name) '
+        f"to a file in {surroundings.options.catalog_dir} to give it a model trait",
+    )
+
+
+def _console(accelerator: Accelerator) -> Finding | Passed:
+    function = accelerator.function
+    path = function.path_of("boot_vga")
+    # Only class 0300 has the file; its absence says that it is not the VGA console.
+    if function.boot_vga:
+        return CONSOLE_DEVICE.finding(
+            function.address, "It is the default VGA device of the host", (path, 1)
+        )
+    return Passed(CONSOLE_DEVICE, ((path, "absent" if function.boot_vga is None else 0),))

@@ -1,0 +1,267 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether an IOMMU lets a virtual machine own the accelerator.
+
+A user can claim an IOMMU group only if no member is bound to a driver that lets the kernel
+do DMA (drivers/iommu/iommu.c, DMA ownership since Linux 5.19; before that
+drivers/vfio/vfio.c gives the same answer in ordinary cases).  libvirt's managed mode moves
+the function that is attached and none of its neighbours.
+
+Next stop: :mod:`cyborg_ext_drivers.survey`.
+"""
+
+from collections.abc import Iterator
+
+from cyborg_ext_drivers.checks.base import (
+    Check,
+    Code,
+    Finding,
+    Passed,
+    Severity,
+    Surroundings,
+)
+from cyborg_ext_drivers.families.base import Accelerator
+from cyborg_ext_drivers.host.iommu import FIRMWARE_TABLES, GROUPS, UNITS, IommuGroup
+from cyborg_ext_drivers.host.kernel import COMMAND_LINE, Kernel
+from cyborg_ext_drivers.host.pci import PciFunction
+
+# They declare that DMA is managed elsewhere (driver_managed_dma in their pci_driver).
+_NEUTRAL_DRIVERS = frozenset(("pcieport", "pci-stub"))
+
+IOMMU_DISABLED = Code(
+    "iommu-disabled",
+    Severity.BLOCKER,
+    "No IOMMU is active on this host",
+    "A virtual machine can own a PCI function only behind an IOMMU. This host has no IOMMU "
+    "group at all: the IOMMU is off in the firmware, or off on the kernel command line, or the "
+    "host is itself a virtual machine without one.",
+    "Enable the IOMMU in the firmware and the kernel, and boot again",
+)
+NO_IOMMU_GROUP = Code(
+    "no-iommu-group",
+    Severity.BLOCKER,
+    "The function has no IOMMU group",
+    "The host's IOMMU is active, but this function is not behind it.",
+    "Look for an option on the kernel command line that leaves the function out (such as "
+    "intel_iommu=igfx_off), or put the card into a slot that the IOMMU serves",
+)
+XEN_HOST = Code(
+    "xen-host",
+    Severity.BLOCKER,
+    "The kernel runs on Xen, which owns the IOMMU",
+    "Under Xen the hypervisor owns the IOMMU and VFIO cannot be used; Nova's libvirt driver "
+    "attaches Cyborg's handles through VFIO.",
+    "Boot the kernel without Xen and use KVM",
+)
+VFIO_NOIOMMU = Code(
+    "vfio-noiommu",
+    Severity.BLOCKER,
+    "The group exists in VFIO's no-IOMMU mode only",
+    "vfio.enable_unsafe_noiommu_mode made the group. Nothing protects the host's memory, and no "
+    "virtual machine can use it (drivers/vfio/group.c).",
+    "Enable the IOMMU and switch enable_unsafe_noiommu_mode of the module vfio off",
+)
+IOMMU_GROUP_SHARED = Code(
+    "iommu-group-shared",
+    Severity.BLOCKER,
+    "Another member of the IOMMU group is held by the host",
+    "All members of a group go to one virtual machine or to none. A member that is bound to a "
+    "driver of the host keeps the group from being given away, and libvirt moves only the "
+    "function that is attached.",
+    "Enable ACS in the firmware or move one of the cards to another slot, so that they get "
+    "groups of their own",
+)
+IOMMU_GROUP_SHARED_ACCELERATORS = Code(
+    "iommu-group-shared-accelerators",
+    Severity.BLOCKER,
+    "Another accelerator of the same IOMMU group is offered instead",
+    "One virtual machine owns a whole group, so of several accelerators in a group only one can "
+    "be used at a time. The one with the lowest address is offered.",
+    "Enable ACS in the firmware or move one of the cards to another slot, so that they get "
+    "groups of their own",
+)
+IOMMU_RESERVED_REGION = Code(
+    "iommu-reserved-region",
+    Severity.BLOCKER,
+    "A member of the group has a direct reserved region",
+    "Firmware demands that a region of memory stays mapped one to one for a member of the group "
+    "(an RMRR, say). The kernel then refuses to give the group away (drivers/iommu/iommu.c).",
+    "Look in the firmware for the feature that needs the region, often remote management or USB "
+    "emulation, and switch it off for this slot",
+)
+
+
+class IommuCheck(Check):
+    """IOMMU on, group present, group viable."""
+
+    codes = (
+        IOMMU_DISABLED,
+        NO_IOMMU_GROUP,
+        XEN_HOST,
+        VFIO_NOIOMMU,
+        IOMMU_GROUP_SHARED,
+        IOMMU_GROUP_SHARED_ACCELERATORS,
+        IOMMU_RESERVED_REGION,
+    )
+    precedence = 50
+
+    def examine(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what keeps the accelerator's group from being given away."""
+        function = accelerator.function
+        number = function.iommu_group
+        if number is None:
+            yield _without_group(function, surroundings)
+            return
+        yield Passed(NO_IOMMU_GROUP, ((function.path_of("iommu_group"), number),))
+        group = surroundings.host.iommu.group(number)
+        if group.name == "vfio-noiommu":
+            yield VFIO_NOIOMMU.finding(
+                function.address,
+                f"IOMMU group {number} protects nothing: VFIO made it without an IOMMU",
+                (f"{GROUPS}/{number}/name", group.name),
+            )
+        direct = [region for region in group.reserved_regions if region[2] == "direct"]
+        if direct:
+            yield IOMMU_RESERVED_REGION.finding(
+                function.address,
+                f"IOMMU group {number} has a region that must stay mapped one to one",
+                (f"{GROUPS}/{number}/reserved_regions", " ".join(direct[0])),
+            )
+        yield from _viability(accelerator, group, surroundings)
+
+
+def is_held_by_host(function: PciFunction) -> bool:
+    """Return whether a driver of the host keeps the function's group from being given away.
+
+    :raises ReadError: when the driver cannot be read.
+    """
+    return not is_neutral(function.driver)
+
+
+def is_neutral(driver: str | None) -> bool:
+    """Return whether a member on this driver, or on none, leaves its group free."""
+    return driver is None or driver in _NEUTRAL_DRIVERS or "vfio" in driver
+
+
+def _viability(
+    accelerator: Accelerator, group: IommuGroup, surroundings: Surroundings
+) -> Iterator[Finding | Passed]:
+    own = {accelerator.function.name, *(function.name for function in accelerator.companions)}
+    others = [name for name in members_of(group, surroundings) if name not in own]
+    is_viable = True
+    for name in others:
+        finding = _member(accelerator, group, name, surroundings)
+        if finding:
+            is_viable = False
+            yield finding
+    if is_viable:
+        yield Passed(IOMMU_GROUP_SHARED, ((group.path, " ".join(group.members or others)),))
+
+
+def members_of(group: IommuGroup, surroundings: Surroundings) -> tuple[str, ...]:
+    """Return the names of a group's members, the function itself included.
+
+    :raises ReadError: when they cannot be read.
+    """
+    if group.members is not None:
+        return group.members
+    # A copy of a host may lack /sys/kernel; the functions' own links say the same.
+    functions = surroundings.host.functions
+    return tuple(function.name for function in functions if function.iommu_group == group.number)
+
+
+def _member(
+    accelerator: Accelerator, group: IommuGroup, name: str, surroundings: Surroundings
+) -> Finding | None:
+    host = surroundings.host
+    function = host.functions.get(name)
+    driver = function.driver if function else host.iommu.driver_of(group, name)
+    is_accelerator = function is not None and surroundings.is_accelerator(function)
+    if not is_neutral(driver):
+        return IOMMU_GROUP_SHARED.finding(
+            accelerator.address,
+            f"It shares IOMMU group {group.number} with {name}, which the host's driver "
+            f"{driver} holds",
+            (f"{group.path}/{name}/driver", driver),
+            remedy=f"Bind {name} to vfio-pci as well. " + IOMMU_GROUP_SHARED.remedy
+            if is_accelerator
+            else None,
+        )
+    if is_accelerator and function.address < accelerator.address:
+        return IOMMU_GROUP_SHARED_ACCELERATORS.finding(
+            accelerator.address,
+            f"It shares IOMMU group {group.number} with {name}, which is offered instead",
+            (group.path, " ".join(group.members or (name,))),
+        )
+    return None
+
+
+def _without_group(function: PciFunction, surroundings: Surroundings) -> Finding:
+    host = surroundings.host
+    link = (function.path_of("iommu_group"), "absent")
+    if host.kernel.is_xen_host:
+        return XEN_HOST.finding(
+            function.address, "The kernel runs on Xen", ("/sys/hypervisor/type", "xen")
+        )
+    if host.iommu.has_groups or host.iommu.units:
+        units = " ".join(host.iommu.units) or "none"
+        return NO_IOMMU_GROUP.finding(
+            function.address, "It is in no IOMMU group, though others are", link, (UNITS, units)
+        )
+    message, evidence, remedy = _why_disabled(host.kernel, host.iommu.firmware_tables)
+    return IOMMU_DISABLED.finding(
+        function.address, message, (GROUPS, "no group"), evidence, remedy=remedy
+    )
+
+
+def _why_disabled(kernel: Kernel, tables: tuple[str, ...]) -> tuple[str, tuple[str, str], str]:
+    """Return why no IOMMU is active, by what evidence, and what to do about it."""
+    for name in ("iommu", "intel_iommu", "amd_iommu"):
+        value = kernel.parameter(name)
+        if value is not None and value.split(",")[0] == "off":
+            return (
+                f"The IOMMU is switched off on the kernel command line by {name}=off",
+                (COMMAND_LINE, f"{name}={value}"),
+                f"Take {name}=off off the kernel command line and boot again",
+            )
+    if not tables:
+        return (
+            "No IOMMU is active and the firmware offers none",
+            (FIRMWARE_TABLES, "no DMAR, IVRS or IORT"),
+            f"Enable {_firmware_name(kernel)} in the firmware and boot again; a virtual machine "
+            "needs a virtual IOMMU",
+        )
+    table = tables[0]
+    return (
+        f"The firmware offers an IOMMU (table {table}), but the kernel does not use it",
+        (f"{FIRMWARE_TABLES}/{table}", "present"),
+        _KERNEL_REMEDIES[table],
+    )
+
+
+_KERNEL_REMEDIES = {
+    "DMAR": "Add intel_iommu=on to the kernel command line and boot again",
+    "IVRS": "Boot a kernel with AMD IOMMU support; it is on by default and has no amd_iommu=on",
+    "IORT": "Enable the SMMU in the firmware and boot a kernel with SMMU support",
+}
+
+
+def _firmware_name(kernel: Kernel) -> str:
+    architecture = kernel.architecture or ""
+    if architecture in ("aarch64", "arm64"):
+        return "the SMMU"
+    if architecture in ("x86_64", "i686"):
+        return "VT-d (Intel) or AMD-Vi, often called IOMMU,"
+    return "the IOMMU"

@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether the host says of the card what has to be known."""
+
+from collections.abc import Iterator
+
+from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
+from cyborg_ext_drivers.errors import Malformed, ReadError
+from cyborg_ext_drivers.families.base import Accelerator
+from cyborg_ext_drivers.host.pci import PciFunction
+
+UNREADABLE = Code(
+    "unreadable",
+    Severity.BLOCKER,
+    "Something about the card cannot be read",
+    "The kernel refuses to give an attribute, or gives a value that it never should. Absent is "
+    "another thing: many attributes may be absent. Rather than guess, the card is neither reported "
+    "anew nor withdrawn.",
+    "Look at the path as the user of cyborg-agent, and at the kernel log for the card",
+)
+
+
+class ReadingCheck(Check):
+    """The id attributes agree with each other and with what the bus said."""
+
+    codes = (UNREADABLE,)
+    precedence = 10
+
+    def examine(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what of the card's identity and place cannot be read.
+
+        :raises ReadError: with the first attribute that cannot be read.
+        """
+        function = accelerator.function
+        if function.failure is not None:
+            raise function.failure
+        function.confirm_identity()
+        _ = function.revision, function.numa_node
+        yield Passed(UNREADABLE, ((function.path, "all that was read"),))
+
+
+def unreadable(function: PciFunction, error: ReadError) -> Finding:
+    """Return the finding for something about a function that cannot be read."""
+    remedy = None
+    if isinstance(error, Malformed):
+        remedy = "Compare the value with lspci's; if the kernel really says so, reset the card"
+    return UNREADABLE.finding(
+        function.address, str(error), (error.path, error.value), remedy=remedy
+    )

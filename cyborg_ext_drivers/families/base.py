@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What every family of accelerators gives: the cards it knows, cut into deployables.
+
+A family is one file.  It says which PCI functions are its cards (:meth:`Family.recognises`)
+and what of a card can be scheduled (:meth:`Family.deployables`); the default is the whole
+card.  It opens no file: what it needs of the host is an attribute of
+:class:`~cyborg_ext_drivers.host.pci.PciFunction`.  Families register under the entry point
+``cyborg_ext_drivers.family``.
+
+Next stop: :mod:`cyborg_ext_drivers.families.nvidia`.
+"""
+
+import abc
+import dataclasses
+from typing import ClassVar
+
+from cyborg_ext_drivers import traits
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.catalog import Product
+from cyborg_ext_drivers.host.pci import Identity, PciFunction
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttachHandle:
+    """What one instance gets: the address that libvirt attaches."""
+
+    address: PciAddress
+    type: str = "PCI"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deployable:
+    """What is scheduled: one Placement resource provider with equal attach handles."""
+
+    address: PciAddress
+    resource_class: str
+    traits: tuple[str, ...]
+    handles: tuple[AttachHandle, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """One card, Cyborg's device: ``0000:3b:00.0 (Tesla T4)``."""
+
+    family: "Family"
+    #: The function by which the card is managed, and by which Cyborg knows it.
+    function: PciFunction
+    vendor: str
+    product: Product | None
+    #: Other functions in the card's slot: audio, USB, UCSI.
+    companions: tuple[PciFunction, ...] = ()
+
+    @property
+    def address(self) -> PciAddress:
+        """The address of the managing function."""
+        return self.function.address
+
+    @property
+    def identity(self) -> Identity:
+        """What the managing function is."""
+        assert self.function.identity is not None
+        return self.function.identity
+
+    @property
+    def model(self) -> str | None:
+        """The catalogue's model token, ``None`` for a card that it cannot name."""
+        return self.product.model if self.product else None
+
+    @property
+    def name(self) -> str:
+        """What people call the card."""
+        return self.product.name if self.product else f"{self.vendor} {self.identity.id.device}"
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.name})"
+
+
+class Family(abc.ABC):
+    """The cards of one maker that are of one kind."""
+
+    #: The name of the family's entry point.
+    name: ClassVar[str]
+    #: The name of the Cyborg driver that reports it.
+    driver: ClassVar[str]
+    #: Cyborg's device type: GPU, FPGA, AICHIP or NIC.
+    kind: ClassVar[str]
+    #: The resource class of a whole card.
+    resource_class: ClassVar[str]
+    #: Drivers of Cyborg itself that would report the same cards.
+    in_tree_drivers: ClassVar[tuple[str, ...]] = ()
+
+    @abc.abstractmethod
+    def recognises(self, identity: Identity) -> bool:
+        """Return whether a function of this identity is a card of this family."""
+
+    def older_traits(self, identity: Identity) -> tuple[str, ...]:
+        """Return the traits by which earlier Cyborg releases knew such a card."""
+        return ()
+
+    def deployables(self, accelerator: Accelerator) -> tuple[Deployable, ...]:
+        """Return what of the card is scheduled; the default is the whole card, once.
+
+        :raises ReadError: when the host does not say how the card is divided.
+        """
+        identity = accelerator.identity
+        named = traits.of_device(
+            self.kind,
+            accelerator.vendor,
+            identity.id.device,
+            accelerator.model,
+            older=self.older_traits(identity),
+        )
+        handle = AttachHandle(accelerator.address)
+        return (Deployable(accelerator.address, self.resource_class, named, (handle,)),)

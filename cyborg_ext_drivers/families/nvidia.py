@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""NVIDIA GPUs: every display controller of vendor 10de, whatever its name is.
+
+Class 0300 (VGA), 0302 (3D) and 0380 alike, by number and never by a text that a package
+update changes.  The audio, USB and UCSI functions of a card are companions, NVSwitches are
+bridges (class 0680), virtual functions belong to their physical function.
+
+Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
+"""
+
+from cyborg_ext_drivers import traits
+from cyborg_ext_drivers.families.base import Family
+from cyborg_ext_drivers.host.pci import Identity
+
+
+class NvidiaFamily(Family):
+    """Whole NVIDIA GPUs."""
+
+    name = "nvidia_gpu"
+    driver = "ext_nvidia_gpu_driver"
+    kind = "GPU"
+    resource_class = "PGPU"
+    in_tree_drivers = ("nvidia_gpu_driver",)
+
+    def recognises(self, identity: Identity) -> bool:
+        """Return whether it is a display controller of NVIDIA's."""
+        return identity.id.vendor == "10de" and identity.pci_class.is_display
+
+    def older_traits(self, identity: Identity) -> tuple[str, ...]:
+        """Return Cyborg 4 to 9's spelling, ``CUSTOM_GPU_PRODUCT_ID_1EB8``."""
+        return (traits.custom("GPU", "PRODUCT_ID", identity.id.device),)

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""IOMMU groups and the IOMMUs themselves.
+
+Read: ``/sys/kernel/iommu_groups`` (Documentation/ABI/testing/sysfs-kernel-iommu_groups),
+``/sys/class/iommu``, the listing of ``/sys/firmware/acpi/tables``; anybody may.  A host
+without an active IOMMU has an empty or no ``iommu_groups``.
+"""
+
+from cyborg_ext_drivers.errors import ReadError
+from cyborg_ext_drivers.host.sysfs import Directory, Tree
+
+GROUPS = "/sys/kernel/iommu_groups"
+UNITS = "/sys/class/iommu"
+FIRMWARE_TABLES = "/sys/firmware/acpi/tables"
+
+
+class IommuGroup:
+    """One IOMMU group, the smallest set of functions that can be given away: ``27``."""
+
+    def __init__(self, number: int, directory: Directory, members: tuple[str, ...] | None):
+        self.number = number
+        self._directory = directory
+        #: Names of all members, PCI addresses or other devices; ``None`` when the
+        #: group has no listing, as in some copies of a host.
+        self.members = members
+
+    @property
+    def path(self) -> str:
+        """The host's path of the listing of members."""
+        return self._directory.path_of("devices")
+
+    @property
+    def name(self) -> str | None:
+        """The group's name, ``vfio-noiommu`` for one that protects nothing; mostly absent.
+
+        :raises ReadError: when it cannot be read.
+        """
+        return self._directory.text("name")
+
+    @property
+    def reserved_regions(self) -> tuple[tuple[str, str, str], ...]:
+        """The regions (start, end, kind) that are set apart; ``direct`` ones forbid VFIO.
+
+        :raises ReadError: when they cannot be read.
+        """
+        lines = (self._directory.text("reserved_regions") or "").splitlines()
+        rows = (line.split() for line in lines)
+        return tuple((row[0], row[1], row[2]) for row in rows if len(row) == 3)
+
+
+class Iommu:
+    """The IOMMUs of a host and the groups that they make."""
+
+    def __init__(self, tree: Tree):
+        self._tree = tree
+
+    def group(self, number: int) -> IommuGroup:
+        """Return a group by its number.
+
+        :raises ReadError: when its members cannot be listed.
+        """
+        directory = self._tree.directory(f"{GROUPS}/{number}", ("name", "reserved_regions"))
+        members = directory.names("devices")
+        return IommuGroup(number, directory, None if members is None else tuple(sorted(members)))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is any group on the host.
+
+        :raises ReadError: when it cannot be told.
+        """
+        return bool(self._tree.names(GROUPS))
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The active IOMMUs: ``dmar0`` (Intel), ``ivhd0`` (AMD), ``smmu3.0x...`` (Arm).
+
+        :raises ReadError: when they cannot be listed.
+        """
+        return tuple(sorted(self._tree.names(UNITS) or ()))
+
+    @property
+    def firmware_tables(self) -> tuple[str, ...]:
+        """The ACPI tables by which firmware offers an IOMMU: DMAR, IVRS or IORT.
+
+        The listing is open to all, the tables to root only.  A listing that cannot be
+        read counts as empty, as on machines without ACPI.
+        """
+        try:
+            names = self._tree.names(FIRMWARE_TABLES) or ()
+        except ReadError:
+            return ()
+        return tuple(sorted(set(names) & {"DMAR", "IVRS", "IORT"}))
+
+    def driver_of(self, group: IommuGroup, member: str) -> str | None:
+        """Return the driver of a member that is no PCI function, ``None`` if unbound.
+
+        :raises ReadError: when it cannot be read.
+        """
+        return self._tree.directory(f"{GROUPS}/{group.number}/devices/{member}").link("driver")

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What udev knows of a PCI function: names for people, device nodes, events.
+
+udev's names come from a database that changes with a package update, so they are for
+people's eyes only and never part of a report.  udev describes the running machine (or
+the one that umockdev stands in for) and is not asked about any other root.  A machine
+without libudev or without udev's database loses names and nothing else.
+"""
+
+import os
+from collections.abc import Iterator
+
+from oslo_log import log
+
+from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.host.sysfs import Tree
+
+LOG = log.getLogger(__name__)
+
+
+class Udev:
+    """udev's view of one host; empty where udev cannot be asked."""
+
+    def __init__(self, tree: Tree):
+        self._context = _context() if _describes(tree) else None
+
+    @property
+    def is_available(self) -> bool:
+        """Whether udev can be asked about this host."""
+        return self._context is not None
+
+    def names(self, address: PciAddress) -> tuple[str | None, str | None]:
+        """Return the names of a function's vendor and model, ``None`` where not known."""
+        device = self._device(address)
+        if device is None:
+            return None, None
+        properties = device.properties
+        return (
+            properties.get("ID_VENDOR_FROM_DATABASE"),
+            properties.get("ID_MODEL_FROM_DATABASE"),
+        )
+
+    def device_nodes(self, address: PciAddress) -> tuple[str, ...]:
+        """Return the device nodes below a function, such as ``/dev/dri/card0``, sorted."""
+        device = self._device(address)
+        if device is None:
+            return ()
+        nodes = (child.device_node for child in device.children)
+        return tuple(sorted(node for node in nodes if node))
+
+    def events(self, timeout: float | None = None) -> Iterator[tuple[str, PciAddress]]:
+        """Yield (action, address) for each PCI event until none came for *timeout* seconds.
+
+        ``None`` waits without end.  The action is the kernel's word: add, remove, bind,
+        unbind, change.
+
+        :raises OSError: when the socket overflows; walk the bus again.
+        """
+        if self._context is None:
+            return
+        import pyudev
+
+        monitor = pyudev.Monitor.from_netlink(self._context)
+        monitor.filter_by("pci")
+        monitor.start()
+        while (device := monitor.poll(timeout)) is not None:
+            try:
+                yield device.action, PciAddress.parse(device.sys_name)
+            except InvalidAddress:
+                LOG.debug("udev sent an event for %s, which is no PCI function", device.sys_name)
+
+    def _device(self, address: PciAddress):
+        if self._context is None:
+            return None
+        import pyudev
+
+        try:
+            return pyudev.Devices.from_name(self._context, "pci", str(address))
+        except pyudev.DeviceNotFoundError:
+            return None
+
+
+def _describes(tree: Tree) -> bool:
+    """Tell whether udev speaks of this host: the running one or umockdev's."""
+    if tree.is_live:
+        return True
+    test_bed = os.environ.get("UMOCKDEV_DIR")
+    return bool(test_bed) and os.path.realpath(test_bed) == tree.root
+
+
+def _context():
+    try:
+        import pyudev
+
+        return pyudev.Context()
+    except ImportError as error:
+        # pyudev loads libudev when the context is made and says ImportError when it cannot.
+        LOG.info("Names of unknown cards are not shown: udev cannot be asked (%s)", error)
+        return None

@@ -1,0 +1,243 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The pipeline: a host, its accelerators, and what is to be said of each.
+
+The drivers and the command call the same :func:`survey`, so what the command says is what
+the agent reports.
+
+Next stop: :mod:`cyborg_ext_drivers.drivers`.
+"""
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from cyborg_ext_drivers import catalog as catalogs
+from cyborg_ext_drivers import checks as checks_room
+from cyborg_ext_drivers import families as families_room
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.catalog import Catalog
+from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
+from cyborg_ext_drivers.checks.identity import bystander
+from cyborg_ext_drivers.checks.reading import unreadable
+from cyborg_ext_drivers.errors import ReadError
+from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.host.pci import Identity, PciFunction, PciFunctions
+from cyborg_ext_drivers.host.sysfs import Trace
+from cyborg_ext_drivers.options import Options
+
+
+class Verdict(enum.Enum):
+    """What becomes of an accelerator."""
+
+    REPORTED = "reported"
+    SKIPPED = "skipped"
+    HELD = "held"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True)
+class Assessment:
+    """What is to be said of one function that is, or might be, an accelerator."""
+
+    function: PciFunction
+    #: ``None`` for a function of an accelerator's class that no family recognises.
+    accelerator: Accelerator | None
+    findings: tuple[Finding, ...]
+    passed: tuple[Passed, ...] = ()
+    deployables: tuple[Deployable, ...] = ()
+
+    @property
+    def address(self) -> PciAddress:
+        """The address by which Cyborg knows it."""
+        return self.function.address
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is reported; a blocker skips it."""
+        return Verdict.SKIPPED if self.reason else Verdict.REPORTED
+
+    @functools.cached_property
+    def reason(self) -> Finding | None:
+        """The finding that keeps it from being reported, ``None`` when nothing does."""
+        return next((finding for finding in self.findings if finding.is_blocker), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """All that is to be said of a host, by address."""
+
+    assessments: tuple[Assessment, ...]
+
+    @property
+    def reported(self) -> tuple[Assessment, ...]:
+        """The accelerators that can be attached."""
+        return tuple(a for a in self.assessments if a.reason is None)
+
+    @property
+    def skipped(self) -> tuple[Assessment, ...]:
+        """The others, each with at least one finding that says why."""
+        return tuple(a for a in self.assessments if a.reason is not None)
+
+
+class Surveyor:
+    """The families, checks and catalogue by which hosts are looked at; loaded once."""
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        families: Sequence[Family] | None = None,
+        checks: Sequence[Check] | None = None,
+        catalog: Catalog | None = None,
+    ):
+        self.options = options or Options()
+        self.families = tuple(families_room.load() if families is None else families)
+        self.checks = tuple(
+            sorted(
+                checks_room.load() if checks is None else checks,
+                key=lambda check: check.precedence,
+            )
+        )
+        self.catalog = catalog or catalogs.load(self.options.below_root("catalog_dir"))
+        self._memories: dict[tuple[Family, ...] | None, _Memory] = {}
+
+    def survey(self, host: Host, only: Iterable[str] | None = None) -> Survey:
+        """Return what is to be said of the host's accelerators and candidates.
+
+        :param only: names of families; then nothing is said of others' cards, nor of
+            functions that merely have the class of an accelerator.
+        :raises EnumerationError: when the host's PCI functions cannot be listed.
+        """
+        chosen = self.families
+        if only is not None:
+            wanted = set(only)
+            chosen = tuple(family for family in chosen if family.name in wanted)
+        surroundings = Surroundings(host, self.options, self.catalog, self.families)
+        memory = self._memories.setdefault(None if only is None else chosen, _Memory())
+        names = memory.candidates(
+            host.functions,
+            lambda identity: _family(chosen, identity) is not None
+            or (only is None and identity.pci_class.is_accelerator),
+        )
+        assessed = memory.recall(
+            host, names, lambda function: self._assess(function, chosen, surroundings)
+        )
+        return Survey(tuple(assessed))
+
+    def _assess(
+        self, function: PciFunction, chosen: tuple[Family, ...], surroundings: Surroundings
+    ) -> Assessment | None:
+        if function.identity is None:
+            assert function.failure is not None
+            return Assessment(function, None, (unreadable(function, function.failure),))
+        family = _family(chosen, function.identity)
+        try:
+            function.fetch()
+            if function.is_virtual:
+                return None
+            if family is None:
+                return Assessment(function, None, (bystander(function, self.catalog),))
+            accelerator = self._accelerator(function, family, surroundings)
+            deployables = family.deployables(accelerator)
+        except ReadError as error:
+            return Assessment(function, None, (unreadable(function, error),))
+        findings, passed = self._examine(accelerator, surroundings)
+        return Assessment(function, accelerator, findings, passed, deployables)
+
+    def _accelerator(
+        self, function: PciFunction, family: Family, surroundings: Surroundings
+    ) -> Accelerator:
+        identity = function.identity
+        return Accelerator(
+            family,
+            function,
+            self.catalog.vendor(identity.id.vendor) or identity.id.vendor,
+            self.catalog.product(identity, function.revision),
+            tuple(
+                sibling
+                for sibling in surroundings.host.functions.in_slot_of(function)
+                if sibling.identity is None or self.catalog.companion(sibling.identity)
+            ),
+        )
+
+    def _examine(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> tuple[tuple[Finding, ...], tuple[Passed, ...]]:
+        findings: list[Finding] = []
+        passed: list[Passed] = []
+        for check in self.checks:
+            try:
+                for outcome in check.examine(accelerator, surroundings):
+                    (passed if isinstance(outcome, Passed) else findings).append(outcome)
+            except ReadError as error:
+                findings.append(unreadable(accelerator.function, error))
+        if len(findings) > 1:
+            # Several checks may stumble over the same unreadable attribute.
+            findings = list(dict.fromkeys(findings))
+        return tuple(findings), tuple(passed)
+
+
+class _Memory:
+    """The conclusions of the last survey, each with all that it rests on.
+
+    Everything is read again in every survey.  What reads the same leads to the same
+    conclusion, so it is not drawn anew; that is most of the work on a quiet host.
+    """
+
+    def __init__(self) -> None:
+        self._uevents: Mapping[str, object] = {}
+        self._candidates: list[str] = []
+        self._conclusions: dict[str, tuple[Trace, Assessment]] = {}
+
+    def candidates(
+        self, functions: PciFunctions, wanted: Callable[[Identity], bool]
+    ) -> list[str]:
+        """Return the names of the functions to look at, by address."""
+        if functions.uevents != self._uevents:
+            self._candidates = [function.name for function in functions.select(wanted)]
+            self._uevents = functions.uevents
+        return self._candidates
+
+    def recall(
+        self, host: Host, names: list[str], assess: Callable[[PciFunction], Assessment | None]
+    ) -> list[Assessment]:
+        """Return an assessment of each, made anew unless nothing that it rests on changed."""
+        before, self._conclusions = self._conclusions, {}
+        assessed = []
+        for name in names:
+            trace, assessment = before.get(name, (None, None))
+            if trace is None or not trace.holds(host.tree, host.functions.uevents):
+                with host.tree.tracing() as trace:
+                    function = host.functions.get(name)
+                    assessment = assess(function) if function is not None else None
+            if assessment is not None:
+                assessed.append(assessment)
+                if assessment.reason is None:
+                    self._conclusions[name] = trace, assessment
+        return assessed
+
+
+def survey(host: Host, options: Options | None = None) -> Survey:
+    """Return what is to be said of a host, with everything that is installed.
+
+    :raises EnumerationError: when the host's PCI functions cannot be listed.
+    """
+    return Surveyor(options).survey(host)
+
+
+def _family(families: tuple[Family, ...], identity: Identity) -> Family | None:
+    return next((family for family in families if family.recognises(identity)), None)
