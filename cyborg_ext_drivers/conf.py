@@ -10,14 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The options of ``[ext_drivers]`` in cyborg.conf; the only place that registers options."""
+"""The options of ``[ext_drivers]`` in cyborg.conf; the only place that registers options.
 
+The agent has read its cyborg.conf already (:func:`load`); the command reads the same files
+itself (:func:`read`), whether Cyborg is installed or not.  What belongs to Cyborg is none of
+our business, but for ``[agent] enabled_drivers``, ``[DEFAULT] host`` and
+``[pci] passthrough_whitelist``, which decide who reports a card.
+"""
+
+import glob
 import os
+import socket
+from collections.abc import Iterable, Sequence
 
 from oslo_config import cfg
 
-from cyborg_ext_drivers.errors import ConfigurationError
-from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers import traits
+from cyborg_ext_drivers.errors import ConfigurationError, ConfigurationFileError
+from cyborg_ext_drivers.options import InvalidSelector, Options, Selector
 
 GROUP = cfg.OptGroup(
     "ext_drivers",
@@ -26,6 +36,10 @@ GROUP = cfg.OptGroup(
 )
 
 _DEFAULTS = Options()
+_SELECTORS = (
+    "A selector is a PCI address (0000:3b:00.0, 0000:3b:*) or vendor:device (10de:1eb8, 10de:*), "
+    "with globs."
+)
 OPTIONS = [
     cfg.StrOpt(
         "host_root",
@@ -41,7 +55,64 @@ OPTIONS = [
         "say what PCI ids are that the package does not know, and win over what it knows. A "
         "file that breaks the schema is left out and named in the log.",
     ),
+    cfg.ListOpt(
+        "include",
+        default=[],
+        help="Selectors of the accelerators to offer; empty offers all that can be attached. "
+        + _SELECTORS,
+    ),
+    cfg.ListOpt(
+        "exclude",
+        default=[],
+        help="Selectors of accelerators that are not offered, even if include names them. "
+        + _SELECTORS,
+    ),
+    cfg.BoolOpt(
+        "vfio_only",
+        default=_DEFAULTS.vfio_only,
+        help="Offer only accelerators that are bound to a vfio driver already, as set aside by "
+        "the operator; others are left to the host.",
+    ),
+    cfg.ListOpt(
+        "ignore_findings",
+        default=[],
+        help="Codes of findings (cyborg-ext-diagnose codes) that you take upon yourself: they are "
+        "still shown, but no longer keep an accelerator from being offered.",
+    ),
+    cfg.MultiStrOpt(
+        "extra_traits",
+        default=[],
+        help="Traits of your own for some accelerators, as SELECTOR=TRAIT[,TRAIT...]. The option "
+        "can be repeated. " + _SELECTORS,
+    ),
 ]
+_CYBORG_OPTIONS = (
+    (None, cfg.StrOpt("host", default=socket.gethostname())),
+    ("agent", cfg.ListOpt("enabled_drivers", default=["fake_driver"])),
+    ("pci", cfg.MultiStrOpt("passthrough_whitelist", default=[])),
+)
+# As Nova declares it; nova/conf/pci.py.
+_NOVA_DEVICE_SPEC = cfg.MultiStrOpt(
+    "device_spec",
+    default=[],
+    deprecated_opts=[
+        cfg.DeprecatedOpt("passthrough_whitelist", group="pci"),
+        cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT"),
+    ],
+)
+# What oslo.config reads for cyborg-agent and nova-compute.
+_CYBORG_FILES = (
+    "etc/cyborg/cyborg.conf",
+    "etc/cyborg/cyborg-agent.conf",
+    "etc/cyborg/cyborg.conf.d/*.conf",
+    "etc/cyborg/cyborg-agent.conf.d/*.conf",
+)
+_NOVA_FILES = (
+    "etc/nova/nova.conf",
+    "etc/nova/nova-compute.conf",
+    "etc/nova/nova.conf.d/*.conf",
+    "etc/nova/nova-compute.conf.d/*.conf",
+)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -56,18 +127,86 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def load(conf: cfg.ConfigOpts) -> Options:
-    """Return the operator's decisions.
+    """Return the operator's decisions from a configuration that was read already.
 
     :raises ConfigurationError: when a value cannot be used; names option and value.
     """
     register(conf)
     values = {option.dest: _value(conf, option) for option in OPTIONS}
-    for name in ("host_root", "catalog_dir"):
-        if not os.path.isabs(values[name]):
-            raise ConfigurationError(name, values[name], "write an absolute path, such as /")
-    if not os.path.isdir(values["host_root"]):
-        raise ConfigurationError("host_root", values["host_root"], "there is no such directory")
-    return Options(**values)
+    return Options(
+        host_root=_directory(values["host_root"]),
+        catalog_dir=_absolute("catalog_dir", values["catalog_dir"]),
+        include=_selectors("include", values["include"]),
+        exclude=_selectors("exclude", values["exclude"]),
+        vfio_only=values["vfio_only"],
+        ignore_findings=frozenset(values["ignore_findings"]),
+        extra_traits=tuple(map(_extra_traits, values["extra_traits"])),
+        enabled_drivers=_of_cyborg(conf, "agent", "enabled_drivers"),
+        cyborg_device_specs=_of_cyborg(conf, "pci", "passthrough_whitelist") or (),
+    )
+
+
+def read(files: Sequence[str] | None = None, root: str = "/") -> cfg.ConfigOpts:
+    """Return the configuration that cyborg-agent would read.
+
+    :param files: configuration files; ``None`` for those of cyborg-agent below *root*.
+    :raises ConfigurationFileError: when a file cannot be read or is no configuration file.
+    """
+    found = _existing(_CYBORG_FILES, root) if files is None else list(files)
+    conf = cfg.ConfigOpts()
+    register(conf)
+    if found:
+        for group, option in _CYBORG_OPTIONS:
+            conf.register_opt(option, group=group)
+    _parse(conf, found)
+    return conf
+
+
+def nova_device_specs(root: str = "/") -> tuple[str, ...]:
+    """Return the values of ``[pci] device_spec`` that nova-compute would read below *root*.
+
+    :raises ConfigurationFileError: when a file cannot be read or is no configuration file.
+    """
+    conf = cfg.ConfigOpts()
+    conf.register_opt(_NOVA_DEVICE_SPEC, group="pci")
+    _parse(conf, _existing(_NOVA_FILES, root))
+    return tuple(conf.pci.device_spec)
+
+
+def hostname(conf: cfg.ConfigOpts) -> str:
+    """Return ``[DEFAULT] host``, by which deployables are named."""
+    try:
+        return conf.host
+    except cfg.NoSuchOptError:
+        return socket.gethostname()
+
+
+def _parse(conf: cfg.ConfigOpts, files: list[str]) -> None:
+    for path in files:
+        # oslo.config says "not found" for what it may not read as well.
+        try:
+            with open(path):
+                pass
+        except OSError as error:
+            raise ConfigurationFileError(path, error.strerror or "it cannot be read") from None
+    try:
+        conf([], default_config_files=files, default_config_dirs=[])
+    except cfg.ConfigFileParseError as error:
+        raise ConfigurationFileError(error.config_file, str(error.msg)) from None
+    except (UnicodeDecodeError, cfg.Error) as error:
+        raise ConfigurationFileError(", ".join(files), str(error)) from None
+
+
+def _existing(patterns: Iterable[str], root: str) -> list[str]:
+    found = (sorted(glob.glob(os.path.join(root, pattern))) for pattern in patterns)
+    return [path for paths in found for path in paths]
+
+
+def _of_cyborg(conf: cfg.ConfigOpts, group: str, option: str) -> tuple[str, ...] | None:
+    try:
+        return tuple(conf[group][option])
+    except (cfg.NoSuchGroupError, cfg.NoSuchOptError):
+        return None
 
 
 def _value(conf: cfg.ConfigOpts, option: cfg.Opt):
@@ -75,13 +214,34 @@ def _value(conf: cfg.ConfigOpts, option: cfg.Opt):
         return conf[GROUP.name][option.dest]
     except (cfg.ConfigFileValueError, ValueError) as error:
         # oslo.config's own text names the file and the value.
-        raise ConfigurationError(option.dest, _raw(conf, option), str(error)) from None
+        raise ConfigurationError(option.dest, None, str(error)) from None
 
 
-def _raw(conf: cfg.ConfigOpts, option: cfg.Opt) -> str:
-    """Return the text that the operator wrote, for the message."""
+def _absolute(option: str, path: str) -> str:
+    if not os.path.isabs(path):
+        raise ConfigurationError(option, path, "write an absolute path")
+    return path
+
+
+def _directory(path: str) -> str:
+    if not os.path.isdir(_absolute("host_root", path)):
+        raise ConfigurationError("host_root", path, "there is no such directory")
+    return path
+
+
+def _selectors(option: str, texts: Iterable[str]) -> tuple[Selector, ...]:
     try:
-        namespace = conf._namespace
-        return str(namespace._get_value([(GROUP.name, option.dest)], multi=False)[0])
-    except (AttributeError, KeyError, TypeError):
-        return "(not readable)"
+        return tuple(map(Selector.parse, texts))
+    except InvalidSelector as error:
+        raise ConfigurationError(option, ",".join(texts), str(error)) from None
+
+
+def _extra_traits(text: str) -> tuple[Selector, tuple[str, ...]]:
+    selector, equals, names = text.partition("=")
+    wanted = tuple(name.strip() for name in names.split(",") if name.strip())
+    if not equals or not wanted:
+        raise ConfigurationError("extra_traits", text, "write SELECTOR=TRAIT[,TRAIT...]")
+    try:
+        return Selector.parse(selector), tuple(map(traits.check, wanted))
+    except (InvalidSelector, traits.InvalidTrait) as error:
+        raise ConfigurationError("extra_traits", text, str(error)) from None

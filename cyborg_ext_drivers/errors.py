@@ -21,6 +21,7 @@
     │   └── Malformed                 the value is not what the kernel documents
     ├── EnumerationError              the list of PCI functions itself cannot be read
     ├── ConfigurationError            an option has a value that cannot be used
+    ├── ConfigurationFileError        a configuration file cannot be read
     └── CatalogError                  a catalogue file breaks the schema
 
 A file that is absent is an answer (``None``), not an error; a device that does not
@@ -91,7 +92,21 @@ class ConfigurationError(ExtDriversError):
         super().__init__(option, value, reason)
 
     def __str__(self) -> str:
+        if self.value is None:
+            return f"[ext_drivers] {self.option}: {self.reason}"
         return f"[ext_drivers] {self.option} = {self.value}: {self.reason}"
+
+
+class ConfigurationFileError(ExtDriversError):
+    """A configuration file cannot be read, or is no configuration file."""
+
+    def __init__(self, path: str, reason: str):
+        self.path = path
+        self.reason = reason
+        super().__init__(path, reason)
+
+    def __str__(self) -> str:
+        return f"The configuration file {self.path} cannot be used: {self.reason}"
 
 
 class CatalogError(ExtDriversError):

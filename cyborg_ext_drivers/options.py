@@ -13,7 +13,52 @@
 """What the operator decided, as one value; :mod:`cyborg_ext_drivers.conf` reads it."""
 
 import dataclasses
+import fnmatch
 import os
+import re
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.host.pci import Identity
+
+_GLOB = r"[0-9a-f*?\[\]!-]+"
+_WILD = r"[0-9a-f]*[*?\[][0-9a-f*?\[\]!-]*"
+_ID = re.compile(f"(?:[0-9a-f]{{4}}|{_WILD}):(?:[0-9a-f]{{4}}|{_WILD})")
+_ADDRESS = re.compile(rf"(?:(?:{_GLOB}:)?{_GLOB}:)?{_GLOB}\.{_GLOB}|{_GLOB}:{_GLOB}:{_GLOB}")
+
+
+class InvalidSelector(ValueError):
+    """A text that selects no PCI functions."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selector:
+    """Some PCI functions: an address (``0000:3b:*``) or ids (``10de:1eb8``), with globs."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Selector":
+        """Read a selector; an address without a domain is in domain 0.
+
+        :raises InvalidSelector: when it is neither an address nor vendor:device.
+        """
+        plain = text.strip().lower()
+        if _ID.fullmatch(plain):
+            return cls(plain)
+        if not _ADDRESS.fullmatch(plain):
+            raise InvalidSelector(
+                f"{text!r} is neither a PCI address (0000:3b:00.0, 0000:3b:*) nor vendor:device "
+                "(10de:1eb8, 10de:*)"
+            )
+        return cls(plain if plain.count(":") == 2 else f"0000:{plain}")
+
+    def matches(self, address: PciAddress, identity: Identity) -> bool:
+        """Return whether a function is one of these."""
+        subject = str(identity.id) if self.text.count(":") == 1 else str(address)
+        return fnmatch.fnmatchcase(subject, self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +69,22 @@ class Options:
     host_root: str = "/"
     #: The operator's catalogue files, a path of the host.
     catalog_dir: str = "/etc/cyborg/ext_catalog.d"
+    #: Only these accelerators are offered; empty offers all.
+    include: tuple[Selector, ...] = ()
+    #: These accelerators are not offered.
+    exclude: tuple[Selector, ...] = ()
+    #: Offer only what is bound to a vfio driver already.
+    vfio_only: bool = False
+    #: Codes of findings that the operator takes upon himself.
+    ignore_findings: frozenset[str] = frozenset()
+    #: Traits that the operator adds to some accelerators.
+    extra_traits: tuple[tuple[Selector, tuple[str, ...]], ...] = ()
+    #: ``[agent] enabled_drivers``; ``None`` where no cyborg.conf was read.
+    enabled_drivers: tuple[str, ...] | None = None
+    #: The values of ``[pci] passthrough_whitelist`` in cyborg.conf, as they stand there.
+    cyborg_device_specs: tuple[str, ...] = ()
+    #: The values of ``[pci] device_spec`` in nova.conf, as they stand there.
+    nova_device_specs: tuple[str, ...] = ()
 
     def below_root(self, option: str) -> str:
         """Return the path that an option names, as this machine sees it."""

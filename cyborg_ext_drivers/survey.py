@@ -31,7 +31,7 @@ from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
 from cyborg_ext_drivers.checks.identity import bystander
 from cyborg_ext_drivers.checks.reading import unreadable
-from cyborg_ext_drivers.errors import ReadError
+from cyborg_ext_drivers.errors import ConfigurationError, ReadError
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.pci import Identity, PciFunction, PciFunctions
@@ -113,7 +113,15 @@ class Surveyor:
             )
         )
         self.catalog = catalog or catalogs.load(self.options.below_root("catalog_dir"))
+        self._refuse_unknown_codes()
         self._memories: dict[tuple[Family, ...] | None, _Memory] = {}
+
+    def _refuse_unknown_codes(self) -> None:
+        known = {code.name for check in self.checks for code in check.codes}
+        for name in sorted(self.options.ignore_findings - known):
+            raise ConfigurationError(
+                "ignore_findings", name, f"there is no such finding; known are {sorted(known)}"
+            )
 
     def survey(self, host: Host, only: Iterable[str] | None = None) -> Survey:
         """Return what is to be said of the host's accelerators and candidates.
@@ -138,6 +146,26 @@ class Surveyor:
         )
         return Survey(tuple(assessed))
 
+    def _with_extra_traits(
+        self, accelerator: Accelerator, deployables: tuple[Deployable, ...]
+    ) -> tuple[Deployable, ...]:
+        extra = [
+            trait
+            for selector, traits in self.options.extra_traits
+            if selector.matches(accelerator.address, accelerator.identity)
+            for trait in traits
+        ]
+        if not extra:
+            return deployables
+        return tuple(
+            dataclasses.replace(each, traits=tuple(dict.fromkeys((*each.traits, *extra))))
+            for each in deployables
+        )
+
+    def _judged(self, finding: Finding) -> Finding:
+        is_ignored = finding.code.name in self.options.ignore_findings
+        return dataclasses.replace(finding, is_ignored=is_ignored)
+
     def _assess(
         self, function: PciFunction, chosen: tuple[Family, ...], surroundings: Surroundings
     ) -> Assessment | None:
@@ -150,9 +178,9 @@ class Surveyor:
             if function.is_virtual:
                 return None
             if family is None:
-                return Assessment(function, None, (bystander(function, self.catalog),))
+                return Assessment(function, None, (bystander(function, surroundings),))
             accelerator = self._accelerator(function, family, surroundings)
-            deployables = family.deployables(accelerator)
+            deployables = self._with_extra_traits(accelerator, family.deployables(accelerator))
         except ReadError as error:
             return Assessment(function, None, (unreadable(function, error),))
         findings, passed = self._examine(accelerator, surroundings)
@@ -185,6 +213,8 @@ class Surveyor:
                     (passed if isinstance(outcome, Passed) else findings).append(outcome)
             except ReadError as error:
                 findings.append(unreadable(accelerator.function, error))
+        if self.options.ignore_findings:
+            findings = [self._judged(finding) for finding in findings]
         if len(findings) > 1:
             # Several checks may stumble over the same unreadable attribute.
             findings = list(dict.fromkeys(findings))
@@ -217,10 +247,12 @@ class _Memory:
     ) -> list[Assessment]:
         """Return an assessment of each, made anew unless nothing that it rests on changed."""
         before, self._conclusions = self._conclusions, {}
+        uevents = host.functions.uevents
+        holds = host.tree.holds_once()
         assessed = []
         for name in names:
             trace, assessment = before.get(name, (None, None))
-            if trace is None or not trace.holds(host.tree, host.functions.uevents):
+            if trace is None or not trace.holds(holds, uevents):
                 with host.tree.tracing() as trace:
                     function = host.functions.get(name)
                     assessment = assess(function) if function is not None else None

@@ -65,6 +65,8 @@ class Finding:
     message: str
     evidence: tuple[Evidence, ...]
     remedy: str
+    #: The operator takes it upon himself ([ext_drivers] ignore_findings).
+    is_ignored: bool = False
 
     @property
     def severity(self) -> Severity:
@@ -74,7 +76,7 @@ class Finding:
     @property
     def is_blocker(self) -> bool:
         """Whether it keeps the accelerator from being reported."""
-        return self.code.severity is Severity.BLOCKER
+        return self.code.severity is Severity.BLOCKER and not self.is_ignored
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}. {self.remedy}"

@@ -14,8 +14,8 @@
 
 from collections.abc import Iterator
 
-from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
+from cyborg_ext_drivers.checks.hardware import denylisted
 from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host.pci import PciFunction
 
@@ -97,10 +97,16 @@ class IdentityCheck(Check):
         yield _console(accelerator)
 
 
-def bystander(function: PciFunction, catalog: Catalog) -> Finding:
-    """Return why a function of an accelerator's class that no family knows is none."""
+def bystander(function: PciFunction, surroundings: Surroundings) -> Finding:
+    """Return why a function of an accelerator's class that no family knows is none.
+
+    :raises ReadError: when it cannot be told.
+    """
+    refused = denylisted(function, surroundings)
+    if refused:
+        return refused
     identity = function.identity
-    rule = catalog.exclusion(identity, function.address)
+    rule = surroundings.catalog.exclusion(identity, function.address)
     code = _EXCLUSIONS[rule.code] if rule else NOT_AN_ACCELERATOR
     message = f"It is {rule.what}" if rule else f"No installed driver is for {identity}"
     return code.finding(
@@ -135,5 +141,11 @@ def _console(accelerator: Accelerator) -> Finding | Passed:
     if function.boot_vga:
         return CONSOLE_DEVICE.finding(
             function.address, "It is the default VGA device of the host", (path, 1)
+        )
+    if function.is_boot_display:
+        return CONSOLE_DEVICE.finding(
+            function.address,
+            "The firmware's framebuffer, and so the console, is on it",
+            (function.path_of("drm/card*/boot_display"), 1),
         )
     return Passed(CONSOLE_DEVICE, ((path, "absent" if function.boot_vga is None else 0),))

@@ -100,6 +100,16 @@ IOMMU_RESERVED_REGION = Code(
     "emulation, and switch it off for this slot",
 )
 
+INTERRUPT_REMAPPING_MISSING = Code(
+    "interrupt-remapping-missing",
+    Severity.BLOCKER,
+    "Interrupts are not remapped",
+    "Without interrupt remapping an instance could inject interrupts into the host; VFIO refuses "
+    "to attach any device (drivers/vfio/vfio_iommu_type1.c).",
+    "Take intremap=off and nointremap off the kernel command line, enable interrupt remapping "
+    "(x2APIC) in the firmware, and boot again",
+)
+
 
 class IommuCheck(Check):
     """IOMMU on, group present, group viable."""
@@ -112,6 +122,7 @@ class IommuCheck(Check):
         IOMMU_GROUP_SHARED,
         IOMMU_GROUP_SHARED_ACCELERATORS,
         IOMMU_RESERVED_REGION,
+        INTERRUPT_REMAPPING_MISSING,
     )
     precedence = 50
 
@@ -139,6 +150,7 @@ class IommuCheck(Check):
                 f"IOMMU group {number} has a region that must stay mapped one to one",
                 (f"{GROUPS}/{number}/reserved_regions", " ".join(direct[0])),
             )
+        yield _interrupts(function, surroundings.host.kernel)
         yield from _viability(accelerator, group, surroundings)
 
 
@@ -153,6 +165,18 @@ def is_held_by_host(function: PciFunction) -> bool:
 def is_neutral(driver: str | None) -> bool:
     """Return whether a member on this driver, or on none, leaves its group free."""
     return driver is None or driver in _NEUTRAL_DRIVERS or "vfio" in driver
+
+
+def _interrupts(function: PciFunction, kernel: Kernel) -> Finding | Passed:
+    words = {name: value for name, value in kernel.command_line}
+    off = "nointremap" in words or words.get("intremap") == "off"
+    if not off or kernel.module_parameter("vfio_iommu_type1", "allow_unsafe_interrupts") == "Y":
+        return Passed(INTERRUPT_REMAPPING_MISSING, ((COMMAND_LINE, "does not switch it off"),))
+    return INTERRUPT_REMAPPING_MISSING.finding(
+        function.address,
+        "Interrupt remapping is switched off on the kernel command line",
+        (COMMAND_LINE, "nointremap" if "nointremap" in words else "intremap=off"),
+    )
 
 
 def _viability(

@@ -97,12 +97,14 @@ class Family(abc.ABC):
     kind: ClassVar[str]
     #: The resource class of a whole card.
     resource_class: ClassVar[str]
-    #: Drivers of Cyborg itself that would report the same cards.
-    in_tree_drivers: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def recognises(self, identity: Identity) -> bool:
         """Return whether a function of this identity is a card of this family."""
+
+    def in_tree_drivers(self, identity: Identity) -> tuple[str, ...]:
+        """Return the drivers of Cyborg itself that would report such a card."""
+        return ()
 
     def older_traits(self, identity: Identity) -> tuple[str, ...]:
         """Return the traits by which earlier Cyborg releases knew such a card."""

@@ -31,11 +31,15 @@ class NvidiaFamily(Family):
     driver = "ext_nvidia_gpu_driver"
     kind = "GPU"
     resource_class = "PGPU"
-    in_tree_drivers = ("nvidia_gpu_driver",)
 
     def recognises(self, identity: Identity) -> bool:
         """Return whether it is a display controller of NVIDIA's."""
         return identity.id.vendor == "10de" and identity.pci_class.is_display
+
+    def in_tree_drivers(self, identity: Identity) -> tuple[str, ...]:
+        """Return Cyborg's own driver, which looks for the words of classes 0300 and 0302."""
+        seen = identity.pci_class.base_and_sub in ("0300", "0302")
+        return ("nvidia_gpu_driver",) if seen else ()
 
     def older_traits(self, identity: Identity) -> tuple[str, ...]:
         """Return Cyborg 4 to 9's spelling, ``CUSTOM_GPU_PRODUCT_ID_1EB8``."""

@@ -49,9 +49,13 @@ _ASKED_OF_ALL = (
     "revision",
     "numa_node",
     "power_state",
+    "resource",
     "sriov_totalvfs",
 )
 _FUNCTION_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_DRM_CARD = re.compile(r"card\d+")
+# The lines after them are the expansion ROM, virtual functions' and bridges' windows.
+_BASE_ADDRESS_REGISTERS = 6
 _VIRTUAL_FUNCTION = re.compile(r"virtfn(\d+)")
 
 
@@ -109,6 +113,31 @@ class Identity(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.id} class {self.pci_class}"
+
+
+class Region(NamedTuple):
+    """One base address register, as a line of ``resource`` gives it: ``0``."""
+
+    number: int
+    start: int
+    end: int
+    #: include/linux/ioport.h
+    flags: int
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it is memory, which a driver needs; unused I/O ports are common."""
+        return bool(self.flags & 0x200)
+
+    @property
+    def is_unassigned(self) -> bool:
+        """Whether neither firmware nor kernel found a place for it."""
+        return bool(self.flags & 0x20000000)
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return self.end - self.start + 1
 
 
 class PciFunction:
@@ -275,6 +304,50 @@ class PciFunction:
         :raises ReadError: when it cannot be read.
         """
         return self.directory.text("power_state")
+
+    @property
+    def runtime_status(self) -> str | None:
+        """What runtime power management thinks: ``active``, ``suspended``, ``error`` ...
+
+        :raises ReadError: when it cannot be read.
+        """
+        return self._tree.text(f"{self.path}/power/runtime_status")
+
+    @property
+    def has_reset(self) -> bool:
+        """Whether the kernel can reset this function alone; the file can only be written.
+
+        :raises ReadError: when it cannot be told.
+        """
+        return self.directory.has("reset")
+
+    @property
+    def is_boot_display(self) -> bool:
+        """Whether the firmware's framebuffer lies in it, for any class; since Linux 6.18.44.
+
+        Known only while a driver with a DRM node is bound (drm_sysfs.c, video-common.c).
+
+        :raises ReadError: when it cannot be read.
+        """
+        cards = [name for name in self.directory.names("drm") or () if _DRM_CARD.fullmatch(name)]
+        return any(
+            self._tree.directory(f"{self.path}/drm/{card}").flag("boot_display") for card in cards
+        )
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Its base address registers, those that are implemented, in order.
+
+        :raises ReadError: when ``resource`` cannot be read or is no such table.
+        """
+        lines = (self.directory.text("resource") or "").splitlines()[:_BASE_ADDRESS_REGISTERS]
+        try:
+            rows = [[int(part, 16) for part in line.split()] for line in lines]
+            regions = [Region(n, start, end, flags) for n, (start, end, flags) in enumerate(rows)]
+        except ValueError:
+            shown_text = " ".join(lines)[:80]
+            raise Malformed(self.path_of("resource"), shown_text, "lines of 3 numbers") from None
+        return tuple(region for region in regions if region.flags)
 
     @property
     def header(self) -> bytes | None:

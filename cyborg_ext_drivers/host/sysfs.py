@@ -46,16 +46,30 @@ class Directory:
     path: ``/sys/bus/pci/devices/0000:3b:00.0``.
     """
 
-    __slots__ = ("path", "real", "_files", "_heads", "_links", "_listings")
+    __slots__ = (
+        "path",
+        "real",
+        "inode",
+        "was_absent",
+        "_files",
+        "_heads",
+        "_links",
+        "_listings",
+        "_presences",
+    )
 
-    def __init__(self, path: str, real: str):
+    def __init__(self, path: str, real: str, inode: int | None = None):
         self.path = path
+        #: ``None`` for one that was absent or that only a slow search finds.
+        self.inode = inode
         #: Where it lies on the machine that runs this; the host's path below a root.
         self.real = real
+        self.was_absent = False
         self._files: dict[str, bytes | None | ReadError] = {}
         self._heads: dict[tuple[str, int], bytes | None] = {}
         self._links: dict[str, str | None] = {}
         self._listings: dict[str, list[str] | None] = {}
+        self._presences: dict[str, bool] = {}
 
     def __str__(self) -> str:
         return self.path
@@ -136,6 +150,18 @@ class Directory:
                 raise Unreadable(shown_path, _reason(error)) from None
         return self._listings[child]
 
+    def has(self, name: str) -> bool:
+        """Return whether an entry is there, whatever it is and whoever may read it.
+
+        :raises Unreadable: when the kernel refuses.
+        """
+        if name not in self._presences:
+            try:
+                self._presences[name] = _is_there(f"{self.real}/{name}")
+            except OSError as error:
+                raise Unreadable(self.path_of(name), _reason(error)) from None
+        return self._presences[name]
+
     def is_unchanged(self, parent: int) -> bool:
         """Return whether all that was read of it reads the same now.
 
@@ -150,6 +176,9 @@ class Directory:
                     return False
             for name, target in self._links.items():
                 if _read_link(name, parent) != target:
+                    return False
+            for name, was_there in self._presences.items():
+                if _is_there(name, parent) is not was_there:
                     return False
             for child, names in self._listings.items():
                 if _list(child or ".", parent) != names:
@@ -222,11 +251,14 @@ class Tree:
     """
 
     def __init__(self, root: str | os.PathLike = "/"):
-        self.root = os.path.realpath(root)
+        self._begin(os.path.realpath(root), {})
+
+    def _begin(self, root: str, containments: dict[str, "_Containment"]) -> None:
+        self.root = root
         self._is_live = self.root == "/"
         self._prefix = "" if self._is_live else self.root
         self._inside = self._prefix + "/"
-        self._containments: dict[str, _Containment] = {}
+        self._containments = containments
         self._directories: dict[str, Directory] = {}
         self._traces: list[Trace] = []
 
@@ -237,8 +269,8 @@ class Tree:
 
     def again(self) -> "Tree":
         """Return the same files to be read anew."""
-        fresh = Tree(self.root)
-        fresh._containments = self._containments
+        fresh = Tree.__new__(Tree)
+        fresh._begin(self.root, self._containments)
         return fresh
 
     @contextlib.contextmanager
@@ -275,28 +307,46 @@ class Tree:
         """Return whether all that was read of a directory reads the same now."""
         try:
             descriptor = os.open(self._prefix + directory.path, _LOCATE)
+        except FileNotFoundError:
+            return directory.was_absent
         except OSError:
             return False
         try:
-            return (
-                self._real_path(directory.path, descriptor) == directory.real
-                and directory.is_unchanged(descriptor)
+            return os.fstat(descriptor).st_ino == directory.inode and directory.is_unchanged(
+                descriptor
             )
         finally:
             os.close(descriptor)
+
+    def holds_once(self) -> Callable[[Directory], bool]:
+        """Return :meth:`holds` for one look around, in which each directory is read once.
+
+        Most conclusions rest on /proc as well as on a card.
+        """
+        answers: dict[int, bool] = {}
+
+        def holds(directory: Directory) -> bool:
+            key = id(directory)
+            if key not in answers:
+                answers[key] = self.holds(directory)
+            return answers[key]
+
+        return holds
 
     def _find(self, path: str, fetch: Iterable[str]) -> Directory:
         try:
             descriptor = os.open(self._prefix + path, _LOCATE)
         except FileNotFoundError:
-            return Directory(path, path) if self._is_live else self._walk(path)
+            directory = Directory(path, path) if self._is_live else self._walk(path)
+            directory.was_absent = not os.path.isdir(directory.real)
+            return directory
         except OSError as error:
             raise Unreadable(path, _reason(error)) from None
         try:
             real = self._real_path(path, descriptor)
             if not real.startswith(self._inside):
                 return self._walk(path)
-            directory = Directory(path, real)
+            directory = Directory(path, real, os.fstat(descriptor).st_ino)
             directory.fetch(fetch, descriptor)
             return directory
         finally:
@@ -455,12 +505,14 @@ class Trace:
         self.directories: dict[str, Directory] = {}
         self.functions: dict[str, object] = {}
 
-    def holds(self, tree: Tree, uevents: Mapping[str, object]) -> bool:
+    def holds(
+        self, is_unchanged: Callable[[Directory], bool], uevents: Mapping[str, object]
+    ) -> bool:
         """Return whether all of it reads the same now, so that the conclusion stands."""
         for name, uevent in self.functions.items():
             if uevents.get(name) != uevent:
                 return False
-        return all(map(tree.holds, self.directories.values()))
+        return all(map(is_unchanged, self.directories.values()))
 
 
 def _always(_name: str) -> bool:
@@ -487,6 +539,14 @@ def _read_link(path: str, parent: int | None = None) -> str | None:
         return os.readlink(path, dir_fd=parent)
     except FileNotFoundError:
         return None
+
+
+def _is_there(path: str, parent: int | None = None) -> bool:
+    try:
+        os.stat(path, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _list(path: str, parent: int | None = None) -> list[str] | None:

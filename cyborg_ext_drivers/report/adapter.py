@@ -33,29 +33,40 @@ def to_driver_device(report: DeviceReport) -> driver_device.DriverDevice:
         "std_board_info": report.std_board_info,
         "vendor_board_info": report.vendor_board_info,
         "stub": False,
-        "controlpath_id": driver_controlpath_id.DriverControlPathID(
-            cpid_type="PCI", cpid_info=report.cpid_info
+        "controlpath_id": _new(
+            driver_controlpath_id.DriverControlPathID,
+            cpid_type="PCI",
+            cpid_info=report.cpid_info,
         ),
         "deployable_list": [_to_driver_deployable(part) for part in report.deployables],
     }
     if "device_state" in driver_device.DriverDevice.fields:
         # Since Cyborg 17; the state that it gives a device which it sees for the first time.
         fields["device_state"] = constants.DEVICE_STATE_AVAILABLE
-    return driver_device.DriverDevice(**fields)
+    return _new(driver_device.DriverDevice, **fields)
+
+
+def _new(kind: type, **fields):
+    """Return one of Cyborg's objects; the timestamps, which its database sets, are ``None``."""
+    return kind(created_at=None, updated_at=None, **fields)
 
 
 def _to_driver_deployable(report: DeployableReport) -> driver_deployable.DriverDeployable:
-    return driver_deployable.DriverDeployable(
+    return _new(
+        driver_deployable.DriverDeployable,
         name=report.name,
         num_accelerators=report.num_accelerators,
         driver_name=report.driver_name,
         attribute_list=[
-            driver_attribute.DriverAttribute(key=key, value=value)
+            _new(driver_attribute.DriverAttribute, key=key, value=value)
             for key, value in report.attributes
         ],
         attach_handle_list=[
-            driver_attach_handle.DriverAttachHandle(
-                attach_type=attach_type, attach_info=info, in_use=False
+            _new(
+                driver_attach_handle.DriverAttachHandle,
+                attach_type=attach_type,
+                attach_info=info,
+                in_use=False,
             )
             for attach_type, info in report.handles
         ],

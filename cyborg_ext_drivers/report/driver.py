@@ -19,6 +19,7 @@ from cyborg.conf import CONF
 from oslo_log import log
 
 from cyborg_ext_drivers import conf
+from cyborg_ext_drivers.checks.base import Finding, Severity
 from cyborg_ext_drivers.families.base import Family
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.report import adapter, contract
@@ -93,10 +94,8 @@ class ExtDriver(GenericDriver):
         """Log what is to be said of each card, once until it changes."""
         said = {}
         for assessment in survey.assessments:
-            if not assessment.findings and not self._said:
-                continue
             name = assessment.function.name
-            sayings = tuple(str(finding) for finding in assessment.findings)
+            sayings = tuple(map(str, _worth_saying(assessment)))
             if sayings:
                 said[name] = sayings
             if sayings != self._said.get(name, ()):
@@ -108,10 +107,14 @@ class ExtDriver(GenericDriver):
         if assessment.reason:
             LOG.warning("%s is not reported. %s", name, assessment.reason)
             return
-        for finding in assessment.findings:
+        for finding in _worth_saying(assessment):
             LOG.warning("%s is reported. %s", name, finding)
         if not assessment.findings:
             LOG.info("%s is reported again", name)
+
+
+def _worth_saying(assessment: Assessment) -> list[Finding]:
+    return [f for f in assessment.findings if f.severity is not Severity.INFO]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

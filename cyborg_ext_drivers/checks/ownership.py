@@ -1,0 +1,172 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who the card belongs to: to Nova, to an in-tree driver, to nobody by the options."""
+
+import functools
+from collections.abc import Iterator
+
+from oslo_log import log
+
+from cyborg_ext_drivers.checks import device_spec
+from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
+from cyborg_ext_drivers.checks.device_spec import DeviceSpec, InvalidDeviceSpec
+from cyborg_ext_drivers.families.base import Accelerator
+from cyborg_ext_drivers.options import Options, Selector
+
+LOG = log.getLogger(__name__)
+
+CLAIMED_BY_NOVA = Code(
+    "claimed-by-nova",
+    Severity.WARNING,
+    "Nova hands out the same card",
+    "[pci] device_spec of nova.conf matches the card, so Nova's PCI passthrough and Cyborg would "
+    "give it to two instances; the second fails to start. Placement shows it twice, once as "
+    "OWNER_NOVA and once as OWNER_CYBORG.",
+    "Take the card out of [pci] device_spec in nova.conf and restart nova-compute, or exclude it "
+    "in cyborg.conf ([ext_drivers] exclude)",
+)
+IN_TREE_DRIVER_ENABLED = Code(
+    "in-tree-driver-enabled",
+    Severity.WARNING,
+    "A driver that ships with Cyborg reports the same card",
+    "Two drivers report one card under the same control path; Cyborg's conductor drops the second "
+    "without a word.",
+    "Take the in-tree driver out of [agent] enabled_drivers in cyborg.conf and restart "
+    "cyborg-agent; providers and allocations stay",
+)
+DRIVER_NOT_ENABLED = Code(
+    "driver-not-enabled",
+    Severity.WARNING,
+    "The agent does not load the driver of this card",
+    "The card could be reported, but its driver is not in [agent] enabled_drivers of the "
+    "cyborg.conf that was read.",
+    "Add the driver to [agent] enabled_drivers in cyborg.conf and restart cyborg-agent",
+)
+EXCLUDED_BY_CONFIG = Code(
+    "excluded-by-config",
+    Severity.BLOCKER,
+    "The options keep the card from being offered",
+    "include, exclude or vfio_only in [ext_drivers] of cyborg.conf leave it out.",
+    "Change the option that is named, if the card is to be offered",
+)
+
+
+class OwnershipCheck(Check):
+    """Not excluded, not Nova's, reported by one driver and that one enabled."""
+
+    codes = (CLAIMED_BY_NOVA, IN_TREE_DRIVER_ENABLED, DRIVER_NOT_ENABLED, EXCLUDED_BY_CONFIG)
+    precedence = 70
+
+    def examine(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield who else has a say in the card."""
+        options = surroundings.options
+        yield _selected(accelerator, options)
+        yield _claimed(accelerator, options)
+        if options.enabled_drivers is not None:
+            yield _enabled(accelerator, options.enabled_drivers)
+            yield from _in_tree(accelerator, options)
+
+
+def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
+    def is_in(selectors: tuple[Selector, ...]) -> Selector | None:
+        matching = (s for s in selectors if s.matches(accelerator.address, accelerator.identity))
+        return next(matching, None)
+
+    excluding = is_in(options.exclude)
+    if excluding:
+        message, evidence = "It is excluded", ("[ext_drivers] exclude", excluding)
+    elif options.include and not is_in(options.include):
+        message = "It is not among what is included"
+        evidence = ("[ext_drivers] include", ",".join(map(str, options.include)))
+    elif options.vfio_only and not accelerator.function.is_on_vfio:
+        driver = accelerator.function.driver
+        message = f"It is bound to {driver or 'no driver'}, and vfio_only is set"
+        return EXCLUDED_BY_CONFIG.finding(
+            accelerator.address,
+            message,
+            ("[ext_drivers] vfio_only", True),
+            (accelerator.function.path_of("driver"), driver or "absent"),
+            remedy=f"Bind it to vfio-pci: driverctl set-override {accelerator.function} vfio-pci; "
+            "or switch vfio_only off",
+        )
+    else:
+        return Passed(EXCLUDED_BY_CONFIG, (("[ext_drivers]", "include, exclude, vfio_only"),))
+    return EXCLUDED_BY_CONFIG.finding(
+        accelerator.address,
+        f"{message} by the options",
+        evidence,
+        remedy=f"Change {evidence[0]} in cyborg.conf and restart cyborg-agent to offer it",
+    )
+
+
+def _claimed(accelerator: Accelerator, options: Options) -> Finding | Passed:
+    for spec in specs(options.nova_device_specs):
+        if spec.matches(accelerator.address, accelerator.identity.id):
+            return CLAIMED_BY_NOVA.finding(
+                accelerator.address,
+                "Nova's [pci] device_spec matches it",
+                ("nova.conf [pci] device_spec", spec.text),
+            )
+    return Passed(CLAIMED_BY_NOVA, (("nova.conf [pci] device_spec", "does not match"),))
+
+
+def _enabled(accelerator: Accelerator, enabled: tuple[str, ...]) -> Finding | Passed:
+    driver = accelerator.family.driver
+    evidence = ("cyborg.conf [agent] enabled_drivers", ",".join(enabled) or "empty")
+    if driver in enabled:
+        return Passed(DRIVER_NOT_ENABLED, (evidence,))
+    return DRIVER_NOT_ENABLED.finding(
+        accelerator.address,
+        f"Its driver {driver} is not enabled",
+        evidence,
+        remedy=f"Add {driver} to [agent] enabled_drivers in cyborg.conf and restart cyborg-agent",
+    )
+
+
+def _in_tree(accelerator: Accelerator, options: Options) -> Iterator[Finding | Passed]:
+    enabled = options.enabled_drivers or ()
+    others = [
+        driver
+        for driver in accelerator.family.in_tree_drivers(accelerator.identity)
+        if driver in enabled
+    ]
+    if "pci_driver" in enabled and any(
+        spec.matches(accelerator.address, accelerator.identity.id)
+        for spec in specs(options.cyborg_device_specs)
+    ):
+        others.append("pci_driver")
+    evidence = ("cyborg.conf [agent] enabled_drivers", ",".join(enabled) or "empty")
+    for driver in others:
+        yield IN_TREE_DRIVER_ENABLED.finding(
+            accelerator.address,
+            f"The in-tree driver {driver} is enabled and reports it too",
+            evidence,
+            remedy=f"Take {driver} out of [agent] enabled_drivers in cyborg.conf and restart "
+            "cyborg-agent; providers and allocations stay",
+        )
+    if not others:
+        yield Passed(IN_TREE_DRIVER_ENABLED, (evidence,))
+
+
+@functools.lru_cache(maxsize=8)
+def specs(texts: tuple[str, ...]) -> tuple[DeviceSpec, ...]:
+    """Return the parsed values of a device_spec option; those that Nova refuses are logged."""
+    parsed: list[DeviceSpec] = []
+    for text in texts:
+        try:
+            parsed.extend(device_spec.parse(text))
+        except InvalidDeviceSpec as error:
+            LOG.warning("A value of [pci] device_spec that Nova would refuse is left out: %s", error)
+    return tuple(parsed)

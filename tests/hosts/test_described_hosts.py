@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each described host gives exactly what it says is expected of it."""
+
+import random
+
+import pytest
+
+from cyborg_ext_drivers.errors import EnumerationError
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.survey import Surveyor
+from cyborg_ext_drivers.testing import FakeHost, HostDescription, described_hosts, load
+
+
+@pytest.fixture(scope="module")
+def surveyor():
+    return Surveyor()
+
+
+def shown(survey):
+    """Return a survey's reported part in the words of an expectation."""
+    return [
+        (
+            str(deployable.address),
+            deployable.resource_class,
+            [str(handle.address) for handle in deployable.handles],
+            list(deployable.traits),
+        )
+        for assessment in survey.reported
+        for deployable in assessment.deployables
+    ]
+
+
+@pytest.mark.parametrize("name", described_hosts())
+def test_a_described_host_gives_its_expectation(name, surveyor):
+    expected = load(name).expected
+    with FakeHost.named(name) as fake:
+        survey = surveyor.survey(Host(fake.root))
+        skipped = {str(a.address): str(a.reason.code) for a in survey.skipped}
+    assert [row[:3] for row in shown(survey)] == [
+        (str(row.address), row.resource_class, [str(handle) for handle in row.handles])
+        for row in expected.reported
+    ]
+    for row, wanted in zip(shown(survey), expected.reported):
+        assert not wanted.traits or row[3] == list(wanted.traits)
+    assert set(skipped) == {str(address) for address in expected.skipped}
+    for address, codes in expected.skipped.items():
+        assert skipped[str(address)] in codes
+
+
+@pytest.mark.parametrize("name", described_hosts())
+def test_the_order_in_which_the_kernel_lists_functions_changes_nothing(name, surveyor):
+    description = load(name)
+    reports = set()
+    for seed in range(10):
+        functions = list(description.functions)
+        random.Random(seed).shuffle(functions)
+        with FakeHost(HostDescription(**{**fields_of(description), "functions": functions})) as fake:
+            reports.add(repr(shown(surveyor.survey(Host(fake.root)))))
+    assert len(reports) == 1
+
+
+def fields_of(description):
+    return {name: getattr(description, name) for name in description.__dataclass_fields__}
+
+
+def test_every_finding_names_its_evidence_and_a_remedy(surveyor):
+    for name in described_hosts():
+        with FakeHost.named(name) as fake:
+            for assessment in surveyor.survey(Host(fake.root)).assessments:
+                for finding in assessment.findings:
+                    assert finding.evidence, finding
+                    assert finding.remedy and finding.message, finding
+                    assert all(each.path.startswith("/") for each in finding.evidence)
+
+
+def test_a_bus_that_cannot_be_listed_raises_instead_of_reporting_nothing(surveyor):
+    with FakeHost.named("two-t4") as fake:
+        fake.make_directory_unlistable()
+        with pytest.raises(EnumerationError, match="/sys/bus/pci/devices cannot be listed"):
+            surveyor.survey(Host(fake.root))
+
+
+@pytest.mark.parametrize(
+    "attribute, value",
+    [
+        ("vendor", "0x10dex"),
+        ("device", "0xZZZZ"),
+        ("class", "3D controller"),
+        ("subsystem_device", b"\xff\xfe"),
+        ("revision", "0x1000"),
+        ("numa_node", "zero"),
+        ("boot_vga", "maybe"),
+        ("uevent", "PCI_CLASS=30200\nPCI_ID=10DE:1EB8:77\n"),
+        ("device", "0x20b0"),
+    ],
+)
+def test_a_malformed_value_costs_its_own_card_only(surveyor, attribute, value):
+    with FakeHost.named("two-t4") as fake:
+        first, second = (str(a.address) for a in surveyor.survey(Host(fake.root)).reported)
+        fake.set_attribute(first, attribute, value)
+        survey = surveyor.survey(Host(fake.root))
+    assert [str(a.address) for a in survey.reported] == [second]
+    (skipped,) = survey.skipped
+    assert str(skipped.address) == first
+    assert str(skipped.reason.code) == "unreadable"
+    assert f"/sys/bus/pci/devices/{first}/{attribute}" in skipped.reason.message
+    assert skipped.reason.evidence[0].path == f"/sys/bus/pci/devices/{first}/{attribute}"
+    if isinstance(value, str) and "\n" not in value:
+        assert value in skipped.reason.message
+
+
+@pytest.mark.parametrize("attribute", ["vendor", "uevent", "class", "iommu_group", "config"])
+def test_an_unreadable_attribute_costs_its_own_card_only(surveyor, attribute):
+    with FakeHost.named("two-t4") as fake:
+        first, second = (str(a.address) for a in surveyor.survey(Host(fake.root)).reported)
+        fake.make_unreadable(first, attribute)
+        survey = surveyor.survey(Host(fake.root))
+    assert [str(a.address) for a in survey.reported] == [second]
+    assert str(survey.skipped[0].reason.code) == "unreadable"
+
+
+@pytest.mark.parametrize(
+    "attribute", ["revision", "numa_node", "power_state", "subsystem_vendor", "config", "modalias"]
+)
+def test_what_the_kernel_may_leave_out_is_not_missed(surveyor, attribute):
+    with FakeHost.named("two-t4") as fake:
+        before = shown(surveyor.survey(Host(fake.root)))
+        first = before[0][0]
+        fake.remove_attribute(first, attribute)
+        assert shown(surveyor.survey(Host(fake.root))) == before
+
+
+def test_the_report_is_the_same_whatever_the_card_is_bound_to(surveyor):
+    with FakeHost.named("two-t4") as fake:
+        first = str(surveyor.survey(Host(fake.root)).reported[0].address)
+        seen = set()
+        for driver in ("nvidia", "nouveau", "vfio-pci", None):
+            fake.unbind(first) if driver is None else fake.bind(first, driver)
+            seen.add(repr(shown(surveyor.survey(Host(fake.root)))))
+    assert len(seen) == 1
+
+
+def test_what_changes_between_two_surveys_is_seen():
+    """The same surveyor looks twice; what it remembers must not hide a change."""
+    surveyor = Surveyor()
+    with FakeHost.named("two-t4") as fake:
+        host = Host(fake.root)
+        first, second = (str(a.address) for a in surveyor.survey(host.again()).reported)
+        changes = [
+            lambda: fake.move_to_group(first, None),
+            lambda: fake.set_attribute(first, "boot_vga", "1"),
+            lambda: fake.set_attribute(first, "config", b"\xff" * 64),
+            lambda: fake.set_attribute(first, "numa_node", "x"),
+            lambda: fake.bind(first, "pci-stub"),
+            lambda: fake.remove_function(first),
+        ]
+        for change in changes:
+            with FakeHost.named("two-t4") as fake:
+                host = Host(fake.root)
+                assert len(surveyor.survey(host.again()).reported) == 2
+                assert len(surveyor.survey(host.again()).reported) == 2
+                change()
+                reported = surveyor.survey(host.again()).reported
+                assert [str(a.address) for a in reported] == [second]
+
+
+def test_a_neighbour_that_the_host_takes_is_seen_by_the_next_survey():
+    surveyor = Surveyor()
+    with FakeHost.named("two-t4") as fake:
+        host = Host(fake.root)
+        reported = surveyor.survey(host.again()).reported
+        first = reported[0]
+        fake.add_function(
+            "0000:e1:00.0",
+            vendor="15b3",
+            device="1021",
+            class_="020000",
+            driver="mlx5_core",
+            iommu_group=first.function.iommu_group,
+        )
+        (skipped,) = surveyor.survey(host.again()).skipped
+        assert skipped.address == first.address
+        assert str(skipped.reason.code) == "iommu-group-shared"
+        fake.bind("0000:e1:00.0", "vfio-pci")
+        assert len(surveyor.survey(host.again()).reported) == 2
