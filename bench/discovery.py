@@ -71,7 +71,7 @@ def host_of(size: int) -> FakeHost:
                 "numa_node": 0,
             }
         )
-    return FakeHost.from_mapping({"host": {"functions": functions}}, attributes="identity")
+    return FakeHost.from_mapping({"host": {"functions": functions}})
 
 
 def floor(root: str) -> int:
@@ -110,6 +110,7 @@ def best_of(rounds: int, *subjects: Callable[[], object]) -> list[float]:
 
 def driver_for(root: str) -> NvidiaGpuDriver:
     """Return our driver, looking at a root."""
+    conf.register(CONF)
     CONF.set_override("host_root", root, group=conf.GROUP.name)
     return NvidiaGpuDriver()
 
@@ -205,7 +206,6 @@ def main() -> int:
         print(json.dumps(under_umockdev()))
         return 0
     CONF([], project="cyborg", default_config_files=[])
-    conf.register(CONF)
     missed = []
     print(f"{'functions':>9}  {'floor ms':>9}  {'ours ms':>9}  {'times the floor':>15}")
     spent = {}

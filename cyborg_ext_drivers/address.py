@@ -102,7 +102,7 @@ class PciAddress:
         """
         try:
             fields = json.loads(text)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             raise InvalidAddress(text, "it is no JSON") from None
         if not isinstance(fields, dict):
             raise InvalidAddress(text, "it is no JSON object")

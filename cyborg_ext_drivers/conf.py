@@ -122,8 +122,9 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Make the options known to *conf*; doing it again changes nothing."""
-    conf.register_group(GROUP)
-    conf.register_opts(OPTIONS, group=GROUP)
+    # A group object keeps what is overridden; a copy would share it.
+    conf.register_group(cfg.OptGroup(GROUP.name, GROUP.title, GROUP.help))
+    conf.register_opts(OPTIONS, group=GROUP.name)
 
 
 def load(conf: cfg.ConfigOpts) -> Options:
@@ -212,7 +213,7 @@ def _of_cyborg(conf: cfg.ConfigOpts, group: str, option: str) -> tuple[str, ...]
 def _value(conf: cfg.ConfigOpts, option: cfg.Opt):
     try:
         return conf[GROUP.name][option.dest]
-    except (cfg.ConfigFileValueError, ValueError) as error:
+    except (cfg.Error, ValueError) as error:
         # oslo.config's own text names the file and the value.
         raise ConfigurationError(option.dest, None, str(error)) from None
 

@@ -50,6 +50,11 @@ class Selector:
                 f"{text!r} is neither a PCI address (0000:3b:00.0, 0000:3b:*) nor vendor:device "
                 "(10de:1eb8, 10de:*)"
             )
+        if not set(plain) & set("*?["):
+            try:
+                return cls(str(PciAddress.parse(plain)))
+            except ValueError as error:
+                raise InvalidSelector(str(error)) from None
         return cls(plain if plain.count(":") == 2 else f"0000:{plain}")
 
     def matches(self, address: PciAddress, identity: Identity) -> bool:

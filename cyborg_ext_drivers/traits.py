@@ -52,9 +52,12 @@ def normalise(text: str) -> str:
 def custom(*parts: str) -> str:
     """Return ``CUSTOM_`` and the normalised parts: ``CUSTOM_GPU_NVIDIA``.
 
-    :raises InvalidTrait: when nothing is left of the parts or it is too long.
+    :raises InvalidTrait: when nothing is left of a part or it is too long.
     """
-    return check("_".join(["CUSTOM", *filter(None, map(normalise, parts))]))
+    normal = [normalise(part) for part in parts]
+    if not all(normal):
+        raise InvalidTrait("_".join(["CUSTOM", *parts]))
+    return check("_".join(["CUSTOM", *normal]))
 
 
 def check(trait: str) -> str:

@@ -26,9 +26,10 @@ Next stop: :mod:`cyborg_ext_drivers.families.base`.
 import dataclasses
 import importlib.resources
 import os
+import stat
 from collections.abc import Iterable, Iterator
 
-from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.catalog import schema
 from cyborg_ext_drivers.errors import CatalogError
 from cyborg_ext_drivers.host.pci import Identity
@@ -56,6 +57,8 @@ class Product:
     pf_device: str | None = None
     vf_device: str | None = None
     pair_device: str | None = None
+    #: Whether the id is known for other subsystems only.
+    is_undecided: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class Layer:
         if exact or general:
             return _product((exact or general)[-1], revision)
         names = sorted({entry["name"] for entry in entries})
-        return Product(entries[0]["kind"], None, " or ".join(names))
+        return Product(entries[0]["kind"], None, " or ".join(names), is_undecided=True)
 
 
 class Catalog:
@@ -121,8 +124,10 @@ class Catalog:
         """Return what a function is, ``None`` for an id that no file knows."""
         key = (identity, revision)
         if key not in self._products:
-            found = (layer.product(identity, revision) for layer in self._layers)
-            self._products[key] = next((product for product in found if product), None)
+            found = [layer.product(identity, revision) for layer in self._layers]
+            known = [product for product in found if product]
+            decided = (product for product in known if not product.is_undecided)
+            self._products[key] = next(decided, known[0] if known else None)
         return self._products[key]
 
     def vendor(self, vendor_id: str) -> str | None:
@@ -171,6 +176,8 @@ def load(directory: str | os.PathLike | None = None) -> Catalog:
             layers.insert(0, Layer(path, schema.parse_checked(path, _text_of(path))))
         except CatalogError as error:
             faults.append(error)
+        except InvalidAddress as error:
+            faults.append(CatalogError(path, [str(error)]))
     return Catalog([*layers, *packaged()], faults)
 
 
@@ -197,7 +204,9 @@ def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -
 def _text_of(path: str) -> str:
     try:
         # A FIFO in the place of a file must not stop the agent.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise CatalogError(path, ["it is no regular file"])
             data = file.read(schema.MOST_BYTES + 1)
         if len(data) > schema.MOST_BYTES:
             raise CatalogError(path, [f"larger than {schema.MOST_BYTES} bytes"])
@@ -208,6 +217,10 @@ def _text_of(path: str) -> str:
         raise CatalogError(path, [f"cannot be read: {error.strerror}"]) from None
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _rule(entry: dict) -> Rule:
     return Rule(
         what=entry["what"],
@@ -216,7 +229,7 @@ def _rule(entry: dict) -> Rule:
         subsystem=entry.get("subsystem"),
         vendor=entry.get("vendor"),
         pci_class=entry.get("class"),
-        address=entry.get("address"),
+        address=str(PciAddress.parse(entry["address"])) if "address" in entry else None,
     )
 
 

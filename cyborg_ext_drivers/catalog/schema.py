@@ -34,10 +34,10 @@ import yaml
 
 from cyborg_ext_drivers.errors import CatalogError
 
-_MODEL = {"type": "string", "pattern": "^[A-Z0-9]+(-[A-Z0-9]+)*$", "maxLength": 64}
+_MODEL = {"type": "string", "pattern": r"^[A-Z0-9]+(-[A-Z0-9]+)*$(?!\n)", "maxLength": 64}
 _NAME = {"type": "string", "minLength": 1, "maxLength": 120}
-_VENDOR = {"type": "string", "pattern": "^[0-9a-f]{4}$"}
-_ID = {"type": "string", "pattern": "^[0-9a-f]{4}:[0-9a-f]{4}$"}
+_VENDOR = {"type": "string", "pattern": r"^[0-9a-f]{4}$(?!\n)"}
+_ID = {"type": "string", "pattern": r"^[0-9a-f]{4}:[0-9a-f]{4}$(?!\n)"}
 _CLASS = {"type": "string", "pattern": "^[0-9a-f]{2}([0-9a-f]{2})?$"}
 _REVISION = {
     "type": "object",
@@ -57,7 +57,7 @@ _DEVICE = {
         "class": _CLASS,
         "revisions": {
             "type": "object",
-            "propertyNames": {"pattern": "^[0-9a-f]{2}$"},
+            "propertyNames": {"type": "string", "pattern": r"^[0-9a-f]{2}$(?!\n)"},
             "additionalProperties": _REVISION,
         },
         "integrated": {"type": "boolean"},
@@ -137,14 +137,15 @@ def parse_checked(path: str, text: str) -> dict[str, Any]:
             raise CatalogError(path, ["aliases (*name) are not allowed; write the value out"])
         node = yaml.compose(text, Loader=_Loader)
         document = parse(text)
+        if document is None:
+            return {}
+        lines = _Lines(node)
+        faults = lines.duplicates + _schema_faults(document, lines)
     except yaml.YAMLError as error:
         raise CatalogError(path, [_yaml_fault(error)]) from None
-    except (ValueError, RecursionError) as error:
+    # PyYAML lets what a wrong value of an explicit tag makes of it through: !!int "".
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise CatalogError(path, [f"it is no YAML that can be used ({error})"]) from None
-    if document is None:
-        return {}
-    lines = _Lines(node)
-    faults = lines.duplicates + _schema_faults(document, lines)
     if faults:
         raise CatalogError(path, faults)
     return document

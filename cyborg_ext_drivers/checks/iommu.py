@@ -137,7 +137,7 @@ class IommuCheck(Check):
             return
         yield Passed(NO_IOMMU_GROUP, ((function.path_of("iommu_group"), number),))
         group = surroundings.host.iommu.group(number)
-        if group.name == "vfio-noiommu":
+        if not function.has_iommu and group.name == "vfio-noiommu":
             yield VFIO_NOIOMMU.finding(
                 function.address,
                 f"IOMMU group {number} protects nothing: VFIO made it without an IOMMU",

@@ -70,7 +70,7 @@ class Iommu:
 
         :raises ReadError: when its members cannot be listed.
         """
-        directory = self._tree.directory(f"{GROUPS}/{number}", ("name", "reserved_regions"))
+        directory = self._tree.directory(f"{GROUPS}/{number}", ("reserved_regions",))
         members = directory.names("devices")
         return IommuGroup(number, directory, None if members is None else tuple(sorted(members)))
 

@@ -18,13 +18,16 @@ may be missing in a container or a copy of a host; then the answer is "not known
 """
 
 import os
-import shlex
+import re
 
 from cyborg_ext_drivers.host.sysfs import Tree
 
 COMMAND_LINE = "/proc/cmdline"
 RELEASE = "/proc/sys/kernel/osrelease"
 MODULES = "/sys/module"
+
+# White space within double quotes belongs to the word (lib/cmdline.c next_arg).
+_WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 
 
 class Kernel:
@@ -106,16 +109,16 @@ class Kernel:
 def parse_command_line(text: str) -> tuple[tuple[str, str | None], ...]:
     """Return the words of a kernel command line as (name, value); ``None`` for a bare word.
 
-    Quotes keep white space together (lib/cmdline.c next_arg); an unbalanced quote is taken
-    as it stands rather than losing the line.
+    Double quotes keep white space together and nothing else does (lib/cmdline.c next_arg);
+    one that is never closed reaches to the end.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    return tuple(_word(word) for word in words)
+    return tuple(_word(word) for word in _WORD.findall(text))
 
 
 def _word(word: str) -> tuple[str, str | None]:
+    if word.startswith('"'):
+        word = word[1:].removesuffix('"')
     name, equals, value = word.partition("=")
+    if value.startswith('"'):
+        value = value[1:].removesuffix('"')
     return name.replace("-", "_"), value if equals else None

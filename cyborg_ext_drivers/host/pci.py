@@ -41,6 +41,7 @@ _UEVENT = re.compile(
 _DRIVER = re.compile(rb"^DRIVER=([^\n]+)$", re.MULTILINE)
 # sriov_numvfs is not among them: it can block (see virtual_functions).
 _ASKED_OF_ALL = (
+    "uevent",
     "vendor",
     "device",
     "class",
@@ -50,7 +51,6 @@ _ASKED_OF_ALL = (
     "numa_node",
     "power_state",
     "resource",
-    "sriov_totalvfs",
 )
 _FUNCTION_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DRM_CARD = re.compile(r"card\d+")
@@ -152,14 +152,12 @@ class PciFunction:
         tree: Tree,
         name: str,
         identity: Identity | None,
-        uevent: bytes = b"",
         failure: ReadError | None = None,
     ):
         self._tree = tree
         self.name = name
         self.identity = identity
         self.failure = failure
-        self._uevent = uevent
 
     def __str__(self) -> str:
         return self.name
@@ -199,8 +197,12 @@ class PciFunction:
 
         :raises ReadError: when the ``driver`` link cannot be read.
         """
-        match = _DRIVER.search(self._uevent)
-        return match[1].decode("utf-8", "backslashreplace") if match else self.directory.link("driver")
+        driver = self.directory.link("driver")
+        if driver is None:
+            # Some copies of a host keep files and lose links.
+            match = _DRIVER.search(self.directory.data("uevent") or b"")
+            driver = match[1].decode("utf-8", "backslashreplace") if match else None
+        return driver
 
     @property
     def is_on_vfio(self) -> bool:
@@ -251,6 +253,14 @@ class PciFunction:
         return int(name)
 
     @property
+    def has_iommu(self) -> bool:
+        """Whether an IOMMU driver has adopted it; not so in VFIO's no-IOMMU mode.
+
+        :raises ReadError: when it cannot be told.
+        """
+        return self.directory.has("iommu")
+
+    @property
     def physical_function(self) -> PciAddress | None:
         """The function that this virtual function comes from, ``None`` for others.
 
@@ -281,7 +291,7 @@ class PciFunction:
 
         :raises ReadError: when a link cannot be read.
         """
-        if self.directory.link("virtfn0") is None and self.total_virtual_functions is None:
+        if self.directory.link("virtfn0") is None:
             return ()
         names = self.directory.names() or ()
         numbers = filter(None, map(_VIRTUAL_FUNCTION.fullmatch, names))
@@ -369,6 +379,10 @@ class PciFunction:
         known = self.identity
         if known is None:
             return
+        uevent = self.directory.data("uevent") or b""
+        match = _UEVENT.search(uevent)
+        if match and _identity(*match.groups()) != known or not match and _fault_of(uevent):
+            raise Malformed(self.path_of("uevent"), shown(uevent), f"the uevent of {known}")
         subsystem = known.subsystem or PciId("", "")
         for name, digits, value in (
             ("vendor", 4, known.id.vendor),
@@ -461,14 +475,14 @@ def walk(tree: Tree) -> PciFunctions:
     :raises EnumerationError: when the bus itself cannot be listed.
     """
     try:
-        return PciFunctions(tree, tree.read_each(DEVICES, "uevent"))
+        return PciFunctions(tree, tree.read_each(DEVICES, "uevent", _is_identity))
     except Unreadable as error:
         raise EnumerationError(error.path, error.reason) from None
 
 
 def _look(tree: Tree, name: str, uevent: bytes | None | ReadError) -> PciFunction | None:
     if isinstance(uevent, bytes) and (match := _UEVENT.search(uevent)):
-        return PciFunction(tree, name, _identity(*match.groups()), uevent)
+        return PciFunction(tree, name, _identity(*match.groups()))
     path = f"{DEVICES}/{name}"
     try:
         directory = tree.directory(path)
@@ -477,7 +491,16 @@ def _look(tree: Tree, name: str, uevent: bytes | None | ReadError) -> PciFunctio
     if isinstance(uevent, ReadError):
         return _look_closer(tree, name, directory, b"", uevent)
     uevent = uevent or b""
-    return _look_closer(tree, name, directory, uevent, _fault_of(directory, uevent))
+    failure = None
+    if _fault_of(uevent):
+        wanted = "the uevent of a PCI function"
+        failure = Malformed(directory.path_of("uevent"), shown(uevent), wanted)
+    return _look_closer(tree, name, directory, uevent, failure)
+
+
+def _is_identity(uevent: bytes) -> bool:
+    # All but DRIVER, which is read apart, stays as long as the function does.
+    return _UEVENT.search(uevent) is not None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -489,12 +512,10 @@ def _identity(class_code: bytes, pci_id: bytes, subsystem: bytes) -> Identity:
     )
 
 
-def _fault_of(directory: Directory, uevent: bytes) -> ReadError | None:
-    """Tell a ``uevent`` that lacks the PCI lines, as in some copies, from nonsense."""
+def _fault_of(uevent: bytes) -> bool:
+    """Tell nonsense from a ``uevent`` that merely lacks the PCI lines, as in some copies."""
     lines = uevent.splitlines()
-    if all(b"=" in line and not line.startswith((b"PCI_CLASS", b"PCI_ID")) for line in lines):
-        return None
-    return Malformed(directory.path_of("uevent"), shown(uevent), "the uevent of a PCI function")
+    return any(b"=" not in line or line.startswith((b"PCI_CLASS", b"PCI_ID")) for line in lines)
 
 
 def _look_closer(
@@ -511,14 +532,14 @@ def _look_closer(
         subsystem_vendor = directory.hexadecimal("subsystem_vendor", 4)
         subsystem_device = directory.hexadecimal("subsystem_device", 4)
     except ReadError as error:
-        return PciFunction(tree, name, None, uevent, failure or error)
+        return PciFunction(tree, name, None, failure or error)
     if class_code and vendor and device:
         subsystem = None
         if subsystem_vendor and subsystem_device:
             subsystem = PciId(subsystem_vendor, subsystem_device)
         identity = Identity(PciClass(class_code), PciId(vendor, device), subsystem)
-        return PciFunction(tree, name, identity, uevent, failure)
+        return PciFunction(tree, name, identity, failure)
     if not (class_code or vendor or device or uevent or failure):
         return None
     missing = Unreadable(directory.path_of("class"), "class, vendor or device is missing")
-    return PciFunction(tree, name, None, uevent, failure or missing)
+    return PciFunction(tree, name, None, failure or missing)

@@ -26,6 +26,7 @@ on the host and on a copy of it.  Next stop: :mod:`cyborg_ext_drivers.host.pci`.
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cyborg_ext_drivers.errors import Malformed, ReadError, Unreadable
@@ -37,6 +38,13 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCATE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_LINKS = 40
+#: Files that the kernel fills in once, when it finds a PCI function; the same file then has
+#: the same content (drivers/pci/pci-sysfs.c).
+CONSTANT = frozenset(
+    ("vendor", "device", "class", "revision", "subsystem_vendor", "subsystem_device")
+)
+# File systems take their time stamps from a clock that ticks every few milliseconds.
+_RECENT_NS = 50_000_000
 
 
 class Directory:
@@ -49,19 +57,17 @@ class Directory:
     __slots__ = (
         "path",
         "real",
-        "inode",
         "was_absent",
         "_files",
         "_heads",
         "_links",
         "_listings",
         "_presences",
+        "_versions",
     )
 
-    def __init__(self, path: str, real: str, inode: int | None = None):
+    def __init__(self, path: str, real: str):
         self.path = path
-        #: ``None`` for one that was absent or that only a slow search finds.
-        self.inode = inode
         #: Where it lies on the machine that runs this; the host's path below a root.
         self.real = real
         self.was_absent = False
@@ -70,6 +76,7 @@ class Directory:
         self._links: dict[str, str | None] = {}
         self._listings: dict[str, list[str] | None] = {}
         self._presences: dict[str, bool] = {}
+        self._versions: dict[str, tuple[int, int, int] | None] = {}
 
     def __str__(self) -> str:
         return self.path
@@ -83,9 +90,12 @@ class Directory:
 
         :param parent: a descriptor of this directory, where one is open anyway.
         """
+        here = f"{self.real}/" if parent is None else ""
         for name in names:
             try:
-                self._files[name] = _read(name if parent else f"{self.real}/{name}", parent)
+                if name in CONSTANT:
+                    self._versions[name] = _version(here + name, parent)
+                self._files[name] = _read(here + name, parent)
             except OSError as error:
                 self._files[name] = Unreadable(self.path_of(name), _reason(error))
 
@@ -162,26 +172,30 @@ class Directory:
                 raise Unreadable(self.path_of(name), _reason(error)) from None
         return self._presences[name]
 
-    def is_unchanged(self, parent: int) -> bool:
+    def is_unchanged(self, parent: int | None = None) -> bool:
         """Return whether all that was read of it reads the same now.
 
-        :param parent: a descriptor of this directory.
+        :param parent: a descriptor of this directory, where one is open anyway.
         """
+        here = f"{self.real}/" if parent is None else ""
         try:
             for name, data in self._files.items():
-                if _read(name, parent) != data:
+                version = self._versions.get(name)
+                if version is not None and version == _version(here + name, parent):
+                    continue
+                if _read(here + name, parent) != data:
                     return False
             for (name, size), data in self._heads.items():
-                if _read(name, parent, size) != data:
+                if _read(here + name, parent, size) != data:
                     return False
             for name, target in self._links.items():
-                if _read_link(name, parent) != target:
+                if _read_link(here + name, parent) != target:
                     return False
             for name, was_there in self._presences.items():
-                if _is_there(name, parent) is not was_there:
+                if _is_there(here + name, parent) is not was_there:
                     return False
             for child, names in self._listings.items():
-                if _list(child or ".", parent) != names:
+                if _list(here + (child or "."), parent) != names:
                     return False
         except OSError:
             return False
@@ -251,14 +265,15 @@ class Tree:
     """
 
     def __init__(self, root: str | os.PathLike = "/"):
-        self._begin(os.path.realpath(root), {})
+        self._containments: dict[str, _Containment] = {}
+        self._settled: dict[str, tuple[tuple, dict[str, tuple[int, bytes]]]] = {}
+        self._begin(os.path.realpath(root))
 
-    def _begin(self, root: str, containments: dict[str, "_Containment"]) -> None:
+    def _begin(self, root: str) -> None:
         self.root = root
         self._is_live = self.root == "/"
         self._prefix = "" if self._is_live else self.root
         self._inside = self._prefix + "/"
-        self._containments = containments
         self._directories: dict[str, Directory] = {}
         self._traces: list[Trace] = []
 
@@ -270,7 +285,9 @@ class Tree:
     def again(self) -> "Tree":
         """Return the same files to be read anew."""
         fresh = Tree.__new__(Tree)
-        fresh._begin(self.root, self._containments)
+        fresh._containments = self._containments
+        fresh._settled = self._settled
+        fresh._begin(self.root)
         return fresh
 
     @contextlib.contextmanager
@@ -305,15 +322,18 @@ class Tree:
 
     def holds(self, directory: Directory) -> bool:
         """Return whether all that was read of a directory reads the same now."""
+        if self._is_live:
+            return directory.is_unchanged()
         try:
             descriptor = os.open(self._prefix + directory.path, _LOCATE)
         except FileNotFoundError:
-            return directory.was_absent
+            return directory.was_absent and not os.path.lexists(directory.real)
         except OSError:
             return False
         try:
-            return os.fstat(descriptor).st_ino == directory.inode and directory.is_unchanged(
-                descriptor
+            return (
+                os.readlink(f"/proc/self/fd/{descriptor}") == directory.real
+                and directory.is_unchanged(descriptor)
             )
         finally:
             os.close(descriptor)
@@ -334,27 +354,27 @@ class Tree:
         return holds
 
     def _find(self, path: str, fetch: Iterable[str]) -> Directory:
+        if self._is_live:
+            directory = Directory(path, path)
+            directory.fetch(fetch)
+            return directory
         try:
             descriptor = os.open(self._prefix + path, _LOCATE)
         except FileNotFoundError:
-            directory = Directory(path, path) if self._is_live else self._walk(path)
+            directory = self._walk(path)
             directory.was_absent = not os.path.isdir(directory.real)
             return directory
         except OSError as error:
             raise Unreadable(path, _reason(error)) from None
         try:
-            real = self._real_path(path, descriptor)
+            real = os.readlink(f"/proc/self/fd/{descriptor}")
             if not real.startswith(self._inside):
                 return self._walk(path)
-            directory = Directory(path, real, os.fstat(descriptor).st_ino)
+            directory = Directory(path, real)
             directory.fetch(fetch, descriptor)
             return directory
         finally:
             os.close(descriptor)
-
-    def _real_path(self, path: str, descriptor: int) -> str:
-        # On the running machine no link leads out of the root.
-        return path if self._is_live else os.readlink(f"/proc/self/fd/{descriptor}")
 
     def text(self, path: str) -> str | None:
         """Return the text of one file by its absolute path; see :meth:`Directory.text`."""
@@ -365,51 +385,73 @@ class Tree:
         """Return a directory's entries by its absolute path; see :meth:`Directory.names`."""
         return self.directory(path).names()
 
-    def read_each(self, path: str, file: str) -> dict[str, bytes | None | ReadError]:
+    def read_each(
+        self, path: str, file: str, is_settled: Callable[[bytes], bool]
+    ) -> dict[str, bytes | None | ReadError]:
         """Return one small file of every directory below *path*: the cheap way to see a bus.
 
         The value is ``None`` where the file is absent and an error where it has no usable
         value, so one bad entry costs nothing but itself.
 
+        :param is_settled: tells of a content that it stays as long as its directory does; it
+            is not read again while the entry, by its inode, is the same.
         :raises Unreadable: when *path* itself is absent or cannot be listed.
         """
+        real = self.directory(path).real
         try:
-            parent = os.open(self.directory(path).real, _LIST)
+            parent = os.open(real, _LIST)
         except OSError as error:
             raise Unreadable(path, _reason(error)) from None
-        is_inside = _always if self._is_live else self._containment(path, parent)
-        found: dict[str, bytes | None | ReadError] = {}
         try:
-            for name in os.listdir(parent):
-                if not is_inside(name):
-                    found[name] = self._read_apart(f"{path}/{name}", file)
-                    continue
-                try:
-                    descriptor = os.open(f"{name}/{file}", _READ, dir_fd=parent)
-                    try:
-                        data = os.read(descriptor, _PAGE + 1)
-                    finally:
-                        os.close(descriptor)
-                except OSError:
-                    found[name] = self._read_apart(f"{path}/{name}", file)
-                    continue
-                found[name] = data if len(data) <= _PAGE else _too_long(f"{path}/{name}/{file}", data)
+            known, is_quiet = self._settled_below(path, parent)
+            if self._is_live:
+                is_inside = _always
+            elif real == self._prefix + path:
+                is_inside = self._containment(path, parent)
+            else:
+                # The links of a bus that lies elsewhere mean something else.
+                is_inside = _never
+            found: dict[str, bytes | None | ReadError] = {}
+            with os.scandir(parent) as entries:
+                for name, inode in [(entry.name, entry.inode()) for entry in entries]:
+                    if name in known and known[name][0] == inode:
+                        found[name] = known[name][1]
+                        continue
+                    data = _read_quickly(f"{name}/{file}", parent) if is_inside(name) else None
+                    if data is None:
+                        found[name] = self._read_slowly(f"{path}/{name}", file)
+                        continue
+                    found[name] = data
+                    if is_quiet and is_settled(data):
+                        known[name] = (inode, data)
+            return found
         finally:
             os.close(parent)
-        return found
+
+    def _read_slowly(self, path: str, file: str) -> bytes | None | ReadError:
+        """Read what the quick way could not, to learn why."""
+        try:
+            return self.directory(path).data(file)
+        except ReadError as error:
+            return error
+
+    def _settled_below(self, path: str, parent: int) -> tuple[dict[str, tuple[int, bytes]], bool]:
+        """Return what is known of a directory's entries, and whether more may be remembered.
+
+        kernfs gives each entry an inode number of its own; other file systems use one again,
+        but then the directory's time of change tells, unless it is too recent to be sure.
+        """
+        status = os.fstat(parent)
+        version = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        if path not in self._settled or self._settled[path][0] != version:
+            self._settled[path] = (version, {})
+        return self._settled[path][1], time.time_ns() - status.st_mtime_ns > _RECENT_NS
 
     def _containment(self, path: str, parent: int) -> Callable[[str], bool]:
         """Return a quick test for the entries of one directory; see :class:`_Containment`."""
         if path not in self._containments:
             self._containments[path] = _Containment(self.root, path)
         return self._containments[path].begin(parent)
-
-    def _read_apart(self, path: str, file: str) -> bytes | None | ReadError:
-        """Read again what the cheap way could not, to learn why."""
-        try:
-            return self.directory(path).data(file)
-        except ReadError as error:
-            return error
 
     def _walk(self, path: str) -> Directory:
         """Follow *path* link by link as the host would, never above the root."""
@@ -482,17 +524,21 @@ class _Containment:
             return None
         real = f"{self._root}/sys/devices/{below}"
         try:
-            status = os.stat(real)
-            version = (status.st_dev, status.st_ino, status.st_mtime_ns)
-            seen = self._seen.get(above)
-            if seen is None or seen[0] != version:
-                if os.path.realpath(real) != real:
-                    return None
-                with os.scandir(real) as entries:
-                    links = frozenset(entry.name for entry in entries if entry.is_symlink())
-                seen = self._seen[above] = (version, links)
+            descriptor = os.open(real, _LOCATE)
         except OSError:
             return None
+        try:
+            if os.readlink(f"/proc/self/fd/{descriptor}") != real:
+                return None
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        version = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        seen = self._seen.get(above)
+        if seen is None or seen[0] != version:
+            with os.scandir(real) as entries:
+                links = frozenset(entry.name for entry in entries if entry.is_symlink())
+            seen = self._seen[above] = (version, links)
         return seen[1]
 
 
@@ -519,6 +565,10 @@ def _always(_name: str) -> bool:
     return True
 
 
+def _never(_name: str) -> bool:
+    return False
+
+
 def _read(path: str, parent: int | None = None, size: int = _PAGE + 1) -> bytes | None:
     """Return up to *size* bytes, ``None`` when the file is absent.
 
@@ -532,6 +582,32 @@ def _read(path: str, parent: int | None = None, size: int = _PAGE + 1) -> bytes 
             os.close(descriptor)
     except FileNotFoundError:
         return None
+
+
+def _version(path: str, parent: int | None) -> tuple[int, int, int] | None:
+    """Return what tells one state of a file from another; ``None`` when that is not sure."""
+    try:
+        status = os.stat(path, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return None
+    if time.time_ns() - status.st_mtime_ns < _RECENT_NS:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _read_quickly(path: str, parent: int) -> bytes | None:
+    """Return what a small file holds, ``None`` when anything at all is unusual about it."""
+    try:
+        descriptor = os.open(path, _READ, dir_fd=parent)
+    except OSError:
+        return None
+    try:
+        data = os.read(descriptor, _PAGE + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return data if len(data) <= _PAGE else None
 
 
 def _read_link(path: str, parent: int | None = None) -> str | None:
@@ -550,6 +626,11 @@ def _is_there(path: str, parent: int | None = None) -> bool:
 
 
 def _list(path: str, parent: int | None = None) -> list[str] | None:
+    if parent is None and not os.path.islink(path):
+        try:
+            return os.listdir(path)
+        except FileNotFoundError:
+            return None
     try:
         descriptor = os.open(path, _LIST | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
@@ -569,4 +650,5 @@ def _reason(error: OSError) -> str:
 def shown(data: bytes) -> str:
     """Return the beginning of unexpected content, printable and short."""
     text = data[:80].decode("ascii", "backslashreplace").strip().replace("\n", " ")
+    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     return text + ("..." if len(data) > 80 else "")

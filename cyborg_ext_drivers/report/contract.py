@@ -145,6 +145,10 @@ def _device_violations(report: DeviceReport) -> Iterator[str]:
 
 
 def _deployable_violations(report: DeviceReport) -> Iterator[str]:
+    handles = [handle for part in report.deployables for handle in set(part.handles)]
+    names = [part.name for part in report.deployables]
+    if len(set(handles)) != len(handles) or len(set(names)) != len(names):
+        yield "two deployables have the same name, or the same attach handle"
     for deployable in report.deployables:
         yield from _text("the deployable's name", deployable.name, _MOST_PROVIDER_NAME)
         yield from _text("driver_name", deployable.driver_name, _MOST_DRIVER_NAME)
@@ -152,7 +156,9 @@ def _deployable_violations(report: DeviceReport) -> Iterator[str]:
             yield f"{deployable.name} has no attach handle"
         if len(set(deployable.handles)) != len(deployable.handles):
             yield f"{deployable.name} has the same attach handle twice"
-        for _, info in deployable.handles:
+        for attach_type, info in deployable.handles:
+            if attach_type not in ("PCI", "MDEV"):
+                yield f"the attach type {attach_type!r} is none of Cyborg's"
             yield from _text("attach_info", info, _MOST_TEXT)
         yield from _attribute_violations(deployable)
 

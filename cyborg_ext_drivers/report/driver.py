@@ -42,7 +42,10 @@ class ExtDriver(GenericDriver):
         :raises ConfigurationError: when an option has a value that cannot be used; the
             agent then does not start.
         """
-        self._surveyor = Surveyor(conf.load(CONF))
+        options = conf.load(CONF)
+        # Whatever the options say: who runs this has loaded it.
+        enabled = (*(options.enabled_drivers or ()), self.family.driver)
+        self._surveyor = Surveyor(dataclasses.replace(options, enabled_drivers=enabled))
         self._host = Host(self._surveyor.options.host_root)
         self._made: dict[str, _Made] = {}
         self._said: dict[str, tuple[str, ...]] = {}

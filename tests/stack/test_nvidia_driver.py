@@ -157,7 +157,8 @@ def test_a_malformed_option_stops_the_driver_at_load(option, value):
 
 
 def test_a_host_name_that_no_provider_can_have_refuses_the_device_and_names_it():
-    with FakeHost.named("two-t4") as fake, stack_on(fake, host="h" * 200) as stack:
+    hostname = ".".join(("a" * 63, "b" * 63, "c" * 62))
+    with FakeHost.named("two-t4") as fake, stack_on(fake, host=hostname) as stack:
         (driver,) = stack.new_tracker().acc_drivers
         assert driver.discover() == []
         assert driver.discover() == []

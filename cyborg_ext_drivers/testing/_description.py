@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A described host as values: what is on it and what should be reported of it.
+
+The keys are those of :mod:`._schema`; here is what they become.  Next stop:
+:mod:`._machine`, which changes under test.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.testing import _schema, _validation
+
+DEFAULT_KERNEL = "6.8.0-45-generic"
+#: The group of a function whose description names none: one of its own, as behind a
+#: port that isolates.  ``None`` is a function that the IOMMU does not serve.
+OWN_GROUP = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bar:
+    """One base address register: ``0: 16777216``."""
+
+    index: int
+    size: int
+    unassigned: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MediatedType:
+    """A type of mediated device that a function offers: ``GRID T4-2B``."""
+
+    id: str
+    name: str
+    #: What could be created on an empty card.
+    available_instances: int
+    description: str | None = None
+    device_api: str = "vfio-pci"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionDescription:
+    """One PCI function as the kernel would show it: ``0000:3b:00.0``."""
+
+    address: PciAddress
+    vendor: str
+    device: str
+    #: Six hexadecimal digits: base, sub, interface.
+    class_: str
+    subsystem: str = "0000:0000"
+    revision: str = "00"
+    #: What udev's database calls it; nothing reads it but people.
+    name: str | None = None
+    driver: str | None = None
+    iommu_group: int | None = OWN_GROUP
+    numa_node: int = -1
+    boot_vga: int = 0
+    parent: PciAddress | None = None
+    physfn: PciAddress | None = None
+    sriov_totalvfs: int | None = None
+    #: ``None`` is the number of virtual functions that there are.
+    sriov_numvfs: int | None = None
+    sriov_offset: int = 4
+    sriov_stride: int = 1
+    sriov_vf_device: str | None = None
+    #: Files that differ from what the rest of the description makes them; ``None`` is absent.
+    attributes: Mapping[str, str | bytes | None] = dataclasses.field(default_factory=dict)
+    bars: tuple[Bar, ...] | None = None
+    #: ``None`` for power follows the driver, as in the kernel.
+    power_state: str | None = None
+    runtime_status: str | None = None
+    reset_method: str | None = "flr bus"
+    config: bytes | None = None
+    drm: tuple[str, ...] = ()
+    accel: tuple[str, ...] = ()
+    mdev_types: tuple[MediatedType, ...] = ()
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether it is a PCI bridge, which has a header of its own type."""
+        return self.class_.startswith("0604")
+
+    @property
+    def is_on_vfio(self) -> bool:
+        """Whether vfio-pci or one of its variants holds it."""
+        return self.driver is not None and "vfio" in self.driver
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reported:
+    """A device that should be reported, with the handles of its one deployable."""
+
+    address: PciAddress
+    resource_class: str
+    handles: tuple[PciAddress, ...]
+    #: All traits in their order; ``None`` where the description does not say.
+    traits: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expectation:
+    """What should be said of a host; every display or accelerator function is in it."""
+
+    reported: tuple[Reported, ...] = ()
+    #: The codes of the findings that skip a function.
+    skipped: Mapping[PciAddress, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostDescription:
+    """A host and what is expected of it: ``two-t4``."""
+
+    name: str | None = None
+    #: One sentence: what is special about this host.
+    title: str | None = None
+    source: str | None = None
+    kernel: str = DEFAULT_KERNEL
+    #: ``None`` is a usual one for this kind of IOMMU.
+    cmdline: str | None = None
+    architecture: str = "x86_64"
+    #: One of ``_schema.IOMMU_KINDS``.
+    iommu: str = "intel"
+    modules: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    functions: tuple[FunctionDescription, ...] = ()
+    files: Mapping[str, str | bytes | None] = dataclasses.field(default_factory=dict)
+    nvidia_driver: str | None = None
+    #: What the tree has no place for: NVML, Nova, remarks.
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    expected: Expectation = Expectation()
+
+    @classmethod
+    def from_mapping(
+        cls,
+        mapping: Mapping[str, Any],
+        origin: str = "the description",
+        line_of: Callable[[_validation.Path], int | None] = lambda path: None,
+    ) -> "HostDescription":
+        """Read a description as YAML gives it.
+
+        :raises DescriptionError: with every fault that it has.
+        """
+        _validation.check_host(mapping, origin, line_of)
+        return cls(
+            name=mapping.get("name"),
+            title=mapping.get("title"),
+            source=mapping.get("source"),
+            expected=_expectation(mapping.get("expected", {})),
+            **_host(mapping["host"]),
+        )
+
+
+_APART = {"nvml", "nvml_lists", "nvml_library", "mdev_bus", "nova_pci_device_spec", "extra"}
+_BRIDGE = {"vendor": "8086", "device": "2030", "class": "060400", "driver": "pcieport"}
+
+
+def _host(host: Mapping[str, Any]) -> dict[str, Any]:
+    architecture = host.get("architecture", host.get("arch", "x86_64"))
+    bridges = tuple(_BRIDGE | bridge for bridge in host.get("bridges", ()))
+    fields = {
+        key: host[key] for key in ("kernel", "cmdline", "nvidia_driver", "files") if key in host
+    }
+    return fields | {
+        "architecture": architecture,
+        "iommu": iommu_kind(host.get("iommu", True), architecture),
+        "modules": modules(host.get("modules", ())),
+        "functions": tuple(map(_function, (*bridges, *host["functions"]))),
+        "extra": {key: host[key] for key in sorted(_APART & host.keys())},
+    }
+
+
+def iommu_kind(kind: str | bool, architecture: str) -> str:
+    """Return the kind of IOMMU that a description means.
+
+    ``True`` is the usual one of the architecture, ``False`` one that firmware hides.
+
+    :raises ValueError: when there is no such kind.
+    """
+    if kind is True:
+        return "smmu" if architecture == "aarch64" else "intel"
+    name = "off-in-firmware" if kind is False else kind
+    if name not in _schema.IOMMU_KINDS:
+        raise ValueError(f"{kind!r} is no kind of IOMMU; there is {', '.join(_schema.IOMMU_KINDS)}")
+    return name
+
+
+def modules(given: Mapping[str, Mapping | None] | tuple | list) -> dict[str, dict[str, str]]:
+    """Return modules with their parameters, named as /sys/module names them."""
+    pairs = given.items() if isinstance(given, Mapping) else ((name, None) for name in given)
+    return {
+        name.replace("-", "_"): {key: _parameter(value) for key, value in (values or {}).items()}
+        for name, values in pairs
+    }
+
+
+def _parameter(value: object) -> str:
+    """Return a parameter as the kernel prints it: Y and N for truth values."""
+    return {True: "Y", False: "N"}[value] if isinstance(value, bool) else str(value)
+
+
+def function(mapping: Mapping[str, Any]) -> FunctionDescription:
+    """Read the description of one function.
+
+    :raises DescriptionError: with every fault that it has.
+    """
+    _validation.check_function(mapping)
+    return _function(mapping)
+
+
+def _function(mapping: Mapping[str, Any]) -> FunctionDescription:
+    fields: dict[str, Any] = {key: value for key, value in mapping.items() if key != "extra"}
+    fields["class_"] = fields.pop("class")
+    for key in ("address", "parent", "physfn"):
+        if key in fields:
+            fields[key] = PciAddress.parse(fields[key])
+    if "config" in fields:
+        dead = fields["config"] == "dead"
+        fields["config"] = b"\xff" * 256 if dead else bytes.fromhex(fields["config"])
+    if "bars" in fields:
+        fields["bars"] = tuple(Bar(**bar | {"size": _size(bar["size"])}) for bar in fields["bars"])
+    if "mdev_types" in fields:
+        types = fields["mdev_types"].items()
+        fields["mdev_types"] = tuple(MediatedType(id=key, **value) for key, value in types)
+    for key in ("drm", "accel"):
+        if key in fields:
+            fields[key] = tuple(fields[key])
+    return FunctionDescription(**fields)
+
+
+def _size(text: str) -> int:
+    unit = "KMGT".find(text[-1]) + 1
+    return int(text[:-1] if unit else text) << (10 * unit)
+
+
+def _expectation(expected: Mapping[str, Any]) -> Expectation:
+    skipped = expected.get("skipped", {})
+    return Expectation(
+        reported=tuple(map(_reported, expected.get("reported", ()))),
+        skipped={
+            PciAddress.parse(address): (codes,) if isinstance(codes, str) else tuple(codes)
+            for address, codes in skipped.items()
+        },
+    )
+
+
+def _reported(entry: Mapping[str, Any]) -> Reported:
+    handles = entry.get("handles", [entry["address"]])
+    return Reported(
+        address=PciAddress.parse(entry["address"]),
+        resource_class=entry["resource_class"],
+        handles=tuple(map(PciAddress.parse, handles)),
+        traits=tuple(entry["traits"]) if "traits" in entry else None,
+    )

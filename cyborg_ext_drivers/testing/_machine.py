@@ -1,0 +1,277 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The described host as it is now: its functions and how they hang together.
+
+Nothing here touches a file; :mod:`._layout` makes the tree from it, anew after each
+change, and writes what differs.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cyborg_ext_drivers import errors
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.testing import _description
+from cyborg_ext_drivers.testing._description import (
+    OWN_GROUP,
+    FunctionDescription,
+    HostDescription,
+)
+from cyborg_ext_drivers.testing._validation import DescriptionError, Fault
+
+
+class UnknownFunction(errors.ExtDriversError, LookupError):
+    """An address that no function of the fake host has."""
+
+    def __init__(self, address: PciAddress):
+        self.address = address
+        super().__init__(address)
+
+    def __str__(self) -> str:
+        return f"this host has no function {self.address}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MediatedDevice:
+    """A mediated device on its parent: ``4b20d080-1b54-4048-85b3-a6a62d165c01``."""
+
+    uuid: str
+    parent: PciAddress
+    type: str
+    iommu_group: int
+
+
+class Machine:
+    """One host that changes: functions come and go, drivers bind, groups move."""
+
+    def __init__(self, host: HostDescription):
+        self.host = host
+        self.functions: dict[PciAddress, FunctionDescription] = {}
+        self.mediated: dict[str, MediatedDevice] = {}
+        #: Every driver that was ever bound; it stays registered.
+        self.drivers: set[str] = set()
+        #: Paths that are made unreadable.
+        self.blocked: set[str] = set()
+        self._vfio: dict[PciAddress, int] = {}
+        self._vfio_numbers = itertools.count()
+        groups = (function.iommu_group for function in host.functions)
+        self._next_group = max((g for g in groups if g is not None), default=-1) + 1
+        for function in sorted(host.functions, key=lambda function: function.address):
+            self.add(function)
+
+    @property
+    def description(self) -> HostDescription:
+        """The host as it is now, as a description."""
+        functions = tuple(self.functions[address] for address in sorted(self.functions))
+        return dataclasses.replace(self.host, functions=functions)
+
+    def get(self, address: PciAddress) -> FunctionDescription:
+        """Return a function.
+
+        :raises UnknownFunction: when there is none at this address.
+        """
+        try:
+            return self.functions[address]
+        except KeyError:
+            raise UnknownFunction(address) from None
+
+    def add(self, function: FunctionDescription) -> FunctionDescription:
+        """Add a function and give it its group.
+
+        :raises DescriptionError: when the address is taken.
+        """
+        if function.address in self.functions:
+            fault = Fault(("address",), f"{function.address} is described twice")
+            raise DescriptionError(str(function.address), [fault])
+        if function.iommu_group == OWN_GROUP:
+            function = dataclasses.replace(function, iommu_group=self.new_group())
+        self._set(function)
+        return function
+
+    def plug(self, mapping: Mapping[str, Any]) -> FunctionDescription:
+        """Add a function from the keys of a description; addresses may be values or texts.
+
+        :raises DescriptionError: when a value is wrong or the address taken.
+        :raises UnknownFunction: when its parent or physical function is not there.
+        """
+        texts = {k: str(v) if isinstance(v, PciAddress) else v for k, v in mapping.items()}
+        function = _description.function(texts)
+        for near in (function.parent, function.physfn):
+            if near is not None:
+                self.get(near)
+        return self.add(function)
+
+    def change(self, address: PciAddress, **changes) -> FunctionDescription:
+        """Change what is true of a function, and what follows from it."""
+        function = dataclasses.replace(self.get(address), **changes)
+        self._set(function)
+        if "driver" in changes:
+            # Unbinding the parent's driver destroys its mediated devices.
+            self._forget_mediated({address})
+        return function
+
+    def remove(self, address: PciAddress) -> list[PciAddress]:
+        """Remove a function with its virtual functions and what lies below it."""
+        self.get(address)
+        gone = [address]
+        for above in gone:
+            gone.extend(
+                function.address
+                for function in self.functions.values()
+                if above in (function.physfn, function.parent) and function.address not in gone
+            )
+        above = tuple(f"{self.directory(each)}/" for each in gone)
+        self.blocked = {path for path in self.blocked if not path.startswith(above)}
+        for each in gone:
+            del self.functions[each]
+            self._vfio.pop(each, None)
+        self._forget_mediated(set(gone))
+        return gone
+
+    def enable(
+        self, address: PciAddress, count: int, driver: str | None, changes: dict[str, Any]
+    ) -> list[PciAddress]:
+        """Enable virtual functions and return their addresses (drivers/pci/iov.c).
+
+        :raises ValueError: when the kernel would refuse.
+        """
+        physical = dataclasses.replace(self.get(address), sriov_numvfs=None, **changes)
+        if not 0 < count <= (physical.sriov_totalvfs or 0):
+            raise ValueError(f"{address} can have {physical.sriov_totalvfs or 0} virtual functions")
+        if self.virtual_functions(address):
+            raise ValueError(f"{address} has virtual functions already; disable them first")
+        self._set(physical)
+        virtual = [_virtual_function(physical, number, driver) for number in range(count)]
+        return [self.add(function).address for function in virtual]
+
+    def disable(self, address: PciAddress) -> list[PciAddress]:
+        """Take a function's virtual functions away and return their addresses."""
+        gone = [function.address for function in self.virtual_functions(address)]
+        for each in gone:
+            self.remove(each)
+        self.change(address, sriov_numvfs=None)
+        return gone
+
+    def create_mediated(self, parent: PciAddress, kind: str, uuid: str) -> MediatedDevice:
+        """Create a mediated device in a group of its own.
+
+        :raises ValueError: when the parent does not offer the type, or no more of it.
+        """
+        function = self.get(parent)
+        offered = function.mdev_types if self.offers_mediated_types(function) else ()
+        limits = {each.id: each.available_instances for each in offered}
+        siblings = [each.type for each in self.mediated.values() if each.parent == parent]
+        if kind not in limits:
+            raise ValueError(f"{parent} offers no type {kind}")
+        if {*siblings, kind} != {kind} or len(siblings) >= limits[kind]:
+            raise ValueError(f"{parent} has no room for another {kind}")
+        if uuid in self.mediated:
+            raise ValueError(f"{uuid} exists already")
+        self.mediated[uuid] = MediatedDevice(uuid, parent, kind, self.new_group())
+        return self.mediated[uuid]
+
+    def _set(self, function: FunctionDescription) -> None:
+        self.functions[function.address] = function
+        if function.iommu_group is not None:
+            self._next_group = max(self._next_group, function.iommu_group + 1)
+        if function.driver is not None:
+            self.drivers.add(function.driver)
+        if not function.is_on_vfio:
+            self._vfio.pop(function.address, None)
+        elif function.address not in self._vfio:
+            self._vfio[function.address] = next(self._vfio_numbers)
+
+    def _forget_mediated(self, parents: Iterable[PciAddress]) -> None:
+        kept = {uuid: m for uuid, m in self.mediated.items() if m.parent not in parents}
+        self.mediated = kept
+
+    def new_group(self) -> int:
+        """Return the number of a group that does not exist yet."""
+        self._next_group += 1
+        return self._next_group - 1
+
+    def directory(self, address: PciAddress) -> str:
+        """Return a function's real directory below /sys/devices.
+
+        A virtual function lies beside its physical function, not below it (drivers/pci/iov.c).
+        """
+        function = self.functions[address]
+        if function.physfn in self.functions:
+            above = self.directory(function.physfn).rpartition("/")[0]
+        elif function.parent in self.functions:
+            above = self.directory(function.parent)
+        else:
+            above = f"/sys/devices/pci{address.domain:04x}:{address.bus:02x}"
+        return f"{above}/{address}"
+
+    def virtual_functions(self, address: PciAddress) -> list[FunctionDescription]:
+        """Return the virtual functions of a physical function in the order of their numbers."""
+        if self.functions[address].sriov_totalvfs is None:
+            return []
+        found = [each for each in self.functions.values() if each.physfn == address]
+        return sorted(found, key=lambda function: function.address)
+
+    def buses_below(self, address: PciAddress) -> tuple[int, int]:
+        """Return the lowest and the highest bus below a bridge."""
+        below = [f.address.bus for f in self.functions.values() if f.parent == address]
+        return min(below, default=address.bus + 1), max(below, default=address.bus + 1)
+
+    def vfio_number(self, address: PciAddress) -> int:
+        """Return N of the ``vfioN`` that a vfio driver made of a function."""
+        return self._vfio[address]
+
+    @property
+    def is_iommu_active(self) -> bool:
+        """Whether an IOMMU serves the host's functions."""
+        return self.host.iommu in ("intel", "amd", "smmu")
+
+    def group_of(self, function: FunctionDescription) -> int | None:
+        """Return the group that a function has with the host's IOMMU as it is."""
+        if self.is_iommu_active:
+            return function.iommu_group
+        if self.host.iommu == "vfio-noiommu" and function.is_on_vfio:
+            return function.iommu_group
+        return None
+
+    def offers_mediated_types(self, function: FunctionDescription) -> bool:
+        """Whether a function lists its types of mediated device.
+
+        Only with a host driver; a physical function stops to when it has virtual functions.
+        """
+        is_held = function.driver is not None and not function.is_on_vfio
+        return (
+            bool(function.mdev_types) and is_held and not self.virtual_functions(function.address)
+        )
+
+
+def _virtual_function(
+    physical: FunctionDescription, number: int, driver: str | None
+) -> FunctionDescription:
+    """Return one virtual function; its routing id may carry into device and bus."""
+    address = physical.address
+    routing = address.bus << 8 | address.device << 3 | address.function
+    routing += physical.sriov_offset + number * physical.sriov_stride
+    return FunctionDescription(
+        address=PciAddress(address.domain, routing >> 8, routing >> 3 & 0x1F, routing & 7),
+        vendor=physical.vendor,
+        device=physical.sriov_vf_device or physical.device,
+        class_=physical.class_,
+        subsystem=f"{physical.subsystem.split(':')[0]}:0000",
+        revision=physical.revision,
+        driver=driver,
+        numa_node=physical.numa_node,
+        physfn=address,
+        reset_method="flr",
+    )

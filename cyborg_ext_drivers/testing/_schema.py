@@ -1,0 +1,251 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the description of a host may say, as a JSON schema.
+
+Every key is described here and nowhere else; an unknown key is a fault, because a
+misspelt one would silently describe another host.  ``extra`` is free.
+"""
+
+from typing import Any
+
+ADDRESS = {
+    "description": 'a PCI address as sysfs prints it, in quotes: "0000:3b:00.0"',
+    "type": "string",
+    "pattern": r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$",
+}
+_ID = {
+    "description": 'four hexadecimal digits in quotes: "10de"',
+    "type": "string",
+    "pattern": "^[0-9a-f]{4}$",
+}
+_TEXT_OR_NULL = {"description": "a text or null", "type": ["string", "null"]}
+_TEXT = {"description": "a text", "type": "string"}
+_COUNT = {"description": "a number, 0 or more", "type": "integer", "minimum": 0}
+_NAMES = {
+    "description": "a list of device names: [card0, renderD128]",
+    "type": "array",
+    "items": {"description": "a device name", "type": "string", "pattern": "^[A-Za-z]+[0-9]+$"},
+}
+_FILES = {
+    "description": "a map from file to its text, or to null for a file that is absent",
+    "type": "object",
+    "additionalProperties": _TEXT_OR_NULL,
+}
+
+IOMMU_KINDS = (
+    "intel",
+    "amd",
+    "smmu",
+    # Asked for or not: firmware gives the kernel no table of IOMMUs.
+    "off-in-firmware",
+    # Firmware offers it, the kernel is told not to use it.
+    "off-on-command-line",
+    # A kernel without IOMMU support: not even an empty listing of groups.
+    "none",
+    # The groups of vfio.enable_unsafe_noiommu_mode, which protect nothing.
+    "vfio-noiommu",
+    # The hypervisor owns the IOMMU.
+    "xen",
+)
+
+_BAR = {
+    "description": "a map with index and size",
+    "type": "object",
+    "required": ["index", "size"],
+    "properties": {
+        "index": {"description": "a BAR, 0 to 6", "type": "integer", "minimum": 0, "maximum": 6},
+        "size": {
+            "description": 'a size: "16M", "64G"',
+            "type": "string",
+            "pattern": "^[1-9][0-9]*[KMGT]?$",
+        },
+        "unassigned": {"description": "true or false", "type": "boolean"},
+    },
+    "additionalProperties": False,
+}
+_MEDIATED_TYPE = {
+    "description": "a map with name and available_instances",
+    "type": "object",
+    "required": ["name", "available_instances"],
+    "properties": {
+        "name": _TEXT,
+        "description": _TEXT,
+        "available_instances": _COUNT,
+        "device_api": _TEXT,
+    },
+    "additionalProperties": False,
+}
+
+FUNCTION: dict[str, Any] = {
+    "description": "a map that describes one PCI function",
+    "type": "object",
+    "required": ["address", "vendor", "device", "class"],
+    "properties": {
+        "address": ADDRESS,
+        "vendor": _ID,
+        "device": _ID,
+        "class": {
+            "description": 'six hexadecimal digits in quotes: "030200"',
+            "type": "string",
+            "pattern": "^[0-9a-f]{6}$",
+        },
+        "subsystem": {
+            "description": 'two ids in quotes: "10de:12a2"',
+            "type": "string",
+            "pattern": "^[0-9a-f]{4}:[0-9a-f]{4}$",
+        },
+        "revision": {
+            "description": 'two hexadecimal digits in quotes: "a1"',
+            "type": "string",
+            "pattern": "^[0-9a-f]{2}$",
+        },
+        "name": _TEXT,
+        "driver": {
+            "description": "a driver's name, or null when unbound",
+            "type": ["string", "null"],
+            "pattern": "^[A-Za-z0-9_-]+$",
+        },
+        "iommu_group": {
+            "description": "a group's number, or null for none",
+            "type": ["integer", "null"],
+            "minimum": 0,
+        },
+        "numa_node": {
+            "description": "a node's number, -1 where firmware does not say",
+            "type": "integer",
+            "minimum": -1,
+        },
+        "boot_vga": {"description": "0 or 1", "type": "integer", "enum": [0, 1]},
+        "parent": ADDRESS,
+        "physfn": ADDRESS,
+        "sriov_totalvfs": _COUNT,
+        "sriov_numvfs": _COUNT,
+        "attributes": _FILES,
+        "bars": {"description": "a list of BARs", "type": "array", "items": _BAR},
+        "power_state": _TEXT,
+        "runtime_status": _TEXT,
+        "reset_method": _TEXT_OR_NULL,
+        "config": {
+            "description": '"dead", or bytes as hexadecimal text',
+            "type": "string",
+            "pattern": "^(dead|([0-9a-f]{2}\\s*)+)$",
+        },
+        "drm": _NAMES,
+        "accel": _NAMES,
+        "mdev_types": {
+            "description": "a map from the type's id to what it is",
+            "type": "object",
+            "additionalProperties": _MEDIATED_TYPE,
+        },
+        "extra": {},
+    },
+    "additionalProperties": False,
+}
+_BRIDGE = FUNCTION | {"required": ["address"]}
+
+_HOST = {
+    "description": "a map that describes the host",
+    "type": "object",
+    "required": ["functions"],
+    "properties": {
+        "kernel": {
+            "description": 'a kernel release in quotes: "6.8.0-45-generic"',
+            "type": "string",
+            "pattern": r"^[0-9]+\.[0-9]+",
+        },
+        "cmdline": _TEXT,
+        "architecture": _TEXT,
+        "arch": _TEXT,
+        "iommu": {
+            "description": f"true, false or one of {', '.join(IOMMU_KINDS)}",
+            "enum": [True, False, *IOMMU_KINDS],
+        },
+        "modules": {
+            "description": "a list of modules, or a map from module to its parameters",
+            "anyOf": [
+                {"type": "array", "items": _TEXT},
+                {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+            ],
+        },
+        "functions": {"description": "a list of functions", "type": "array", "items": FUNCTION},
+        "bridges": {"description": "a list of bridges", "type": "array", "items": _BRIDGE},
+        "files": _FILES | {"propertyNames": {"description": "an absolute path", "pattern": "^/"}},
+        "nvidia_driver": _TEXT,
+        # What NVML and Nova say on this host; the tree has no place for it.
+        "nvml": {},
+        "nvml_lists": {},
+        "nvml_library": {},
+        "mdev_bus": {},
+        "nova_pci_device_spec": {},
+        "extra": {},
+    },
+    "additionalProperties": False,
+}
+
+_REPORTED = {
+    "description": "a map with address and resource_class",
+    "type": "object",
+    "required": ["address", "resource_class"],
+    "properties": {
+        "address": ADDRESS,
+        "resource_class": {
+            "description": "a resource class of Cyborg, such as PGPU",
+            "type": "string",
+            "pattern": "^(FPGA|GPU|PGPU|VGPU|CUSTOM_[A-Z0-9_]+)$",
+        },
+        "handles": {"description": "a list of addresses", "type": "array", "items": ADDRESS},
+        "traits": {"description": "a list of traits", "type": "array", "items": _TEXT},
+    },
+    "additionalProperties": False,
+}
+_CODE = {
+    "description": "the code of a finding, such as iommu-disabled",
+    "type": "string",
+    "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$",
+}
+_EXPECTED = {
+    "description": "a map with reported and skipped",
+    "type": "object",
+    "properties": {
+        "reported": {"description": "a list of devices", "type": "array", "items": _REPORTED},
+        "skipped": {
+            "description": "a map from address to a code or a list of codes",
+            "type": "object",
+            "propertyNames": ADDRESS,
+            "additionalProperties": {
+                "description": "a code or a list of codes",
+                "anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1}],
+            },
+        },
+    },
+    "additionalProperties": False,
+}
+
+DESCRIPTION: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "description": "a map with at least the key host",
+    "type": "object",
+    "required": ["host"],
+    "properties": {
+        "name": {
+            "description": "a name in kebab case",
+            "type": "string",
+            "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$",
+        },
+        "title": _TEXT,
+        "source": _TEXT,
+        "host": _HOST,
+        "expected": _EXPECTED,
+    },
+    "additionalProperties": False,
+}

@@ -1,0 +1,299 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host that is not there: sys/, proc/, etc/ and dev/ below a temporary root.
+
+::
+
+    with FakeHost.named("two-t4") as fake:
+        Host(fake.root).functions ...
+        fake.bind("0000:3b:00.0", "vfio-pci")
+
+Layout, spelling and links are the kernel's, so that other people's programs see the same
+host under umockdev's preload library.  Left out: ``resourceN``, ``rom``, ``vpd``, most of
+``power/``, link attributes of bridges, and every effect of writing to a file; change the
+host through the methods instead.
+
+Next stop: :mod:`._schema` for the keys of a description.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import fixtures
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.testing import _description, _loading, _umockdev
+from cyborg_ext_drivers.testing._description import FunctionDescription, HostDescription
+from cyborg_ext_drivers.testing._files import Files, quick_place
+from cyborg_ext_drivers.testing._layout import Attributes, Layout
+from cyborg_ext_drivers.testing._machine import Machine, MediatedDevice
+
+_DEVICES = "/sys/bus/pci/devices"
+
+
+class FakeHost(fixtures.Fixture):
+    """A host laid out from a description, and changed while under test.
+
+    All changes may be made before it is set up as well.  Every method takes an address as
+    text or as :class:`~cyborg_ext_drivers.address.PciAddress`.
+
+    :param description: what is on the host; without one, a plain host with no function.
+    :param attributes: ``"identity"`` leaves out of each function's directory what does not
+        say what it is and where it belongs: for hosts of thousands of functions.  Files that
+        hold the same are then one file, so change them through the methods only; and the
+        root lies in memory where it can.
+    """
+
+    def __init__(
+        self, description: HostDescription | None = None, *, attributes: Attributes = "all"
+    ):
+        self._machine = Machine(description or HostDescription())
+        self._attributes = attributes
+        self._layout: Layout | None = None
+        self._root: pathlib.Path | None = None
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], **options: Any) -> "FakeHost":
+        """Return a host from a description as YAML would give it.
+
+        :raises DescriptionError: with every fault that the description has.
+        """
+        return cls(HostDescription.from_mapping(mapping), **options)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike, **options: Any) -> "FakeHost":
+        """Return a host from a YAML file.
+
+        :raises DescriptionError: with every fault that the description has.
+        """
+        return cls(_loading.load(pathlib.Path(path)), **options)
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> "FakeHost":
+        """Return one of the hosts that are described in this package.
+
+        :raises UnknownHost: when there is none of this name.
+        """
+        return cls(_loading.load(name), **options)
+
+    def _setUp(self) -> None:
+        is_large = self._attributes == "identity"
+        temporary = self.useFixture(fixtures.TempDir(quick_place() if is_large else None))
+        directory = os.path.realpath(temporary.path)
+        self._root = pathlib.Path(directory, "host")
+        files = Files(str(self._root), directory, shared=is_large)
+        self._layout = Layout(files, self._machine, self._attributes)
+        self.addCleanup(setattr, self, "_layout", None)
+        self.addCleanup(setattr, self, "_root", None)
+        self._layout.refresh()
+
+    @property
+    def root(self) -> pathlib.Path:
+        """The directory that stands for ``/``.
+
+        :raises RuntimeError: when the host is not set up.
+        """
+        if self._root is None:
+            raise RuntimeError("the fake host is not set up; use it in a with statement")
+        return self._root
+
+    def path(self, path: str) -> pathlib.Path:
+        """Return where a path of the host really is: ``path("/sys/class/iommu")``."""
+        return self.root / path.lstrip("/")
+
+    @property
+    def description(self) -> HostDescription:
+        """The host as it is now; ``description.expected`` is what was expected at first."""
+        return self._machine.description
+
+    def umockdev_environment(self) -> dict[str, str]:
+        """Return the variables under which a new process sees this host as its own.
+
+        :raises UmockdevMissing: when umockdev is not installed.
+        """
+        return _umockdev.environment(self.root)
+
+    # Functions
+
+    def add_function(
+        self, address: str | PciAddress, *, vendor: str, device: str, class_: str, **more: Any
+    ) -> FunctionDescription:
+        """Plug in a function; *more* are the keys of a description.
+
+        :raises DescriptionError: when a value is wrong or the address taken.
+        :raises UnknownFunction: when its parent or physical function is not there.
+        """
+        given = {"address": address, "vendor": vendor, "device": device, "class": class_}
+        function = self._machine.plug(given | more)
+        self._refresh(function.address)
+        return function
+
+    def remove_function(self, address: str | PciAddress) -> None:
+        """Take a function away, with its virtual functions and what lies below it."""
+        function = self._machine.get(_parsed(address))
+        near = [each for each in (function.physfn, function.parent) if each is not None]
+        self._refresh(*self._machine.remove(function.address), *near)
+
+    def bind(self, address: str | PciAddress, driver: str) -> None:
+        """Bind a function to a driver, after unbinding it from the one that it has."""
+        self._change(address, driver=driver)
+
+    def unbind(self, address: str | PciAddress) -> None:
+        """Take a function's driver away; its mediated devices go with it."""
+        self._change(address, driver=None)
+
+    def move_to_group(self, address: str | PciAddress, group: int | None) -> None:
+        """Put a function into an IOMMU group, or into none."""
+        self._change(address, iommu_group=group)
+
+    # SR-IOV
+
+    def enable_virtual_functions(
+        self,
+        address: str | PciAddress,
+        count: int,
+        *,
+        device: str | None = None,
+        driver: str | None = None,
+        offset: int | None = None,
+        stride: int | None = None,
+    ) -> list[PciAddress]:
+        """Enable virtual functions, each in a group of its own, and return their addresses.
+
+        :raises ValueError: when the kernel would refuse: too many, or some are enabled.
+        """
+        changes = {"sriov_offset": offset, "sriov_stride": stride, "sriov_vf_device": device}
+        given = {key: value for key, value in changes.items() if value is not None}
+        virtual = self._machine.enable(_parsed(address), count, driver, given)
+        self._refresh(_parsed(address), *virtual)
+        return virtual
+
+    def disable_virtual_functions(self, address: str | PciAddress) -> None:
+        """Take all virtual functions of a function away."""
+        gone = self._machine.disable(_parsed(address))
+        self._refresh(_parsed(address), *gone)
+
+    # Files
+
+    def set_attribute(self, address: str | PciAddress, name: str, value: str | bytes) -> None:
+        """Let one file of a function hold something else; bytes are taken as they are.
+
+        A text gets a newline at its end.  Nothing else follows: other files that the
+        kernel would change as well stay.
+        """
+        self._machine.blocked.discard(self._attribute_path(address, name))
+        self._set_attribute(address, name, value)
+
+    def remove_attribute(self, address: str | PciAddress, name: str) -> None:
+        """Take one file or link of a function away."""
+        self._set_attribute(address, name, None)
+
+    def _set_attribute(self, address, name: str, value: str | bytes | None) -> None:
+        attributes = self._machine.get(_parsed(address)).attributes
+        self._change(address, attributes={**attributes, name: value})
+
+    def make_unreadable(self, address: str | PciAddress, name: str) -> None:
+        """Let reading one file of a function fail, for root as well.
+
+        Opening it gives ELOOP; reading a link, EINVAL.  :meth:`make_readable` undoes it.
+        """
+        self._machine.blocked.add(self._attribute_path(address, name))
+        self._refresh(_parsed(address))
+
+    def make_readable(self, address: str | PciAddress, name: str) -> None:
+        """Undo :meth:`make_unreadable`."""
+        self._machine.blocked.discard(self._attribute_path(address, name))
+        self._refresh(_parsed(address))
+
+    def make_directory_unlistable(self, path: str = _DEVICES) -> None:
+        """Let listing a directory fail with ELOOP, or reading a file of the host.
+
+        :meth:`make_directory_listable` undoes it.
+        """
+        self._machine.blocked.add(path)
+        self._refresh()
+
+    def make_directory_listable(self, path: str = _DEVICES) -> None:
+        """Undo :meth:`make_directory_unlistable`."""
+        self._machine.blocked.discard(path)
+        self._refresh()
+
+    def _attribute_path(self, address: str | PciAddress, name: str) -> str:
+        parsed = _parsed(address)
+        self._machine.get(parsed)
+        return f"{self._machine.directory(parsed)}/{name}"
+
+    def write_file(self, path: str, content: str | bytes | None) -> None:
+        """Let a file of the host hold something; ``None`` takes it away.
+
+        :param path: the host's absolute path, such as ``/etc/nova/nova.conf``.
+        """
+        self._change_host(files={**self._machine.host.files, path: content})
+
+    # The host
+
+    def set_command_line(self, text: str) -> None:
+        """Boot with another kernel command line."""
+        self._change_host(cmdline=text)
+
+    def set_modules(self, modules: Mapping[str, Mapping | None] | list[str]) -> None:
+        """Load other modules; those of the drivers that were bound stay."""
+        self._change_host(modules=_description.modules(modules))
+
+    def set_iommu(self, kind: str | bool) -> None:
+        """Boot with another IOMMU; functions without an active one have no groups.
+
+        :raises ValueError: when there is no such kind.
+        """
+        architecture = self._machine.host.architecture
+        self._change_host(iommu=_description.iommu_kind(kind, architecture))
+
+    # Mediated devices
+
+    def create_mediated_device(
+        self, parent: str | PciAddress, type: str, uuid: str
+    ) -> MediatedDevice:
+        """Create a mediated device.
+
+        :raises ValueError: when the parent does not offer the type, or no more of it.
+        """
+        device = self._machine.create_mediated(_parsed(parent), type, uuid)
+        self._refresh(device.parent)
+        return device
+
+    def remove_mediated_device(self, uuid: str) -> None:
+        """Remove a mediated device.
+
+        :raises LookupError: when there is none of this UUID.
+        """
+        self._refresh(self._machine.mediated.pop(uuid).parent)
+
+    def _change(self, address: str | PciAddress, **changes: Any) -> None:
+        self._machine.change(_parsed(address), **changes)
+        self._refresh(_parsed(address))
+
+    def _change_host(self, **changes: Any) -> None:
+        self._machine.host = dataclasses.replace(self._machine.host, **changes)
+        self._refresh()
+
+    def _refresh(self, *addresses: PciAddress) -> None:
+        """Bring the tree up to date: some functions, or all of it when none is named."""
+        if self._layout is not None:
+            self._layout.refresh(addresses or None)
+
+
+def _parsed(address: str | PciAddress) -> PciAddress:
+    return address if isinstance(address, PciAddress) else PciAddress.parse(address)
