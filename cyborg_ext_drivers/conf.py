@@ -37,8 +37,8 @@ GROUP = cfg.OptGroup(
 
 _DEFAULTS = Options()
 _SELECTORS = (
-    "A selector is a PCI address (0000:3b:00.0, 0000:3b:*) or vendor:device (10de:1eb8, 10de:*), "
-    "with globs."
+    "A selector is a PCI address (``0000:3b:00.0``, ``0000:3b:*``) or vendor:device "
+    "(``10de:1eb8``, ``10de:*``), with globs."
 )
 OPTIONS = [
     cfg.StrOpt(
@@ -51,7 +51,7 @@ OPTIONS = [
     cfg.StrOpt(
         "catalog_dir",
         default=_DEFAULTS.catalog_dir,
-        help="The directory with catalogue files (*.yaml) of your own, below host_root. They "
+        help="The directory with catalogue files (``*.yaml``) of your own, below host_root. They "
         "say what PCI ids are that the package does not know, and win over what it knows. A "
         "file that breaks the schema is left out and named in the log.",
     ),

@@ -138,8 +138,10 @@ class Surveyor:
         memory = self._memories.setdefault(None if only is None else chosen, _Memory())
         names = memory.candidates(
             host.functions,
-            lambda identity: _family(chosen, identity) is not None
-            or (only is None and identity.pci_class.is_accelerator),
+            lambda identity: (
+                _family(chosen, identity) is not None
+                or (only is None and identity.pci_class.is_accelerator)
+            ),
         )
         assessed = memory.recall(
             host, names, lambda function: self._assess(function, chosen, surroundings)
@@ -233,9 +235,7 @@ class _Memory:
         self._candidates: list[str] = []
         self._conclusions: dict[str, tuple[Trace, Assessment]] = {}
 
-    def candidates(
-        self, functions: PciFunctions, wanted: Callable[[Identity], bool]
-    ) -> list[str]:
+    def candidates(self, functions: PciFunctions, wanted: Callable[[Identity], bool]) -> list[str]:
         """Return the names of the functions to look at, by address."""
         if functions.uevents != self._uevents:
             self._candidates = [function.name for function in functions.select(wanted)]

@@ -70,9 +70,7 @@ VFIO_DENYLISTED = Code(
 )
 # drivers/vfio/pci/vfio_pci.c and include/linux/pci_ids.h: QAT C3xxx, C62x and DH895xCC with
 # their virtual functions, DSA and IAX of Sapphire Rapids.
-_DENYLIST = frozenset(
-    ("19e2", "19e3", "37c8", "37c9", "0435", "0443", "0b25", "0cfe")
-)
+_DENYLIST = frozenset(("19e2", "19e3", "37c8", "37c9", "0435", "0443", "0b25", "0cfe"))
 _ASLEEP = frozenset(("suspended", "suspending", "resuming"))
 
 

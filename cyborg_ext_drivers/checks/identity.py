@@ -57,9 +57,7 @@ NOT_AN_ACCELERATOR = Code(
     "Nothing is to be done, unless it is an accelerator: then no installed driver supports it",
 )
 
-_EXCLUSIONS = {
-    code.name: code for code in (INTEGRATED_GPU, MANAGEMENT_DISPLAY, NOT_AN_ACCELERATOR)
-}
+_EXCLUSIONS = {code.name: code for code in (INTEGRATED_GPU, MANAGEMENT_DISPLAY, NOT_AN_ACCELERATOR)}
 
 
 class IdentityCheck(Check):
@@ -109,9 +107,7 @@ def bystander(function: PciFunction, surroundings: Surroundings) -> Finding:
     rule = surroundings.catalog.exclusion(identity, function.address)
     code = _EXCLUSIONS[rule.code] if rule else NOT_AN_ACCELERATOR
     message = f"It is {rule.what}" if rule else f"No installed driver is for {identity}"
-    return code.finding(
-        function.address, message, (function.path_of("device"), identity.id)
-    )
+    return code.finding(function.address, message, (function.path_of("device"), identity.id))
 
 
 def _unknown(accelerator: Accelerator, surroundings: Surroundings) -> Finding:

@@ -168,5 +168,7 @@ def specs(texts: tuple[str, ...]) -> tuple[DeviceSpec, ...]:
         try:
             parsed.extend(device_spec.parse(text))
         except InvalidDeviceSpec as error:
-            LOG.warning("A value of [pci] device_spec that Nova would refuse is left out: %s", error)
+            LOG.warning(
+                "A value of [pci] device_spec that Nova would refuse is left out: %s", error
+            )
     return tuple(parsed)

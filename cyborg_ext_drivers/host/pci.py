@@ -381,7 +381,7 @@ class PciFunction:
             return
         uevent = self.directory.data("uevent") or b""
         match = _UEVENT.search(uevent)
-        if match and _identity(*match.groups()) != known or not match and _fault_of(uevent):
+        if (match and _identity(*match.groups()) != known) or (not match and _fault_of(uevent)):
             raise Malformed(self.path_of("uevent"), shown(uevent), f"the uevent of {known}")
         subsystem = known.subsystem or PciId("", "")
         for name, digits, value in (
@@ -393,9 +393,7 @@ class PciFunction:
         ):
             found = self.directory.hexadecimal(name, digits)
             if found is not None and value and found != value:
-                raise Malformed(
-                    self.path_of(name), f"0x{found}", f"0x{value}, as in uevent"
-                )
+                raise Malformed(self.path_of(name), f"0x{found}", f"0x{value}, as in uevent")
 
     def _linked(self, name: str) -> PciAddress | None:
         target = self.directory.link(name)

@@ -55,15 +55,15 @@ class Directory:
     """
 
     __slots__ = (
-        "path",
-        "real",
-        "was_absent",
         "_files",
         "_heads",
         "_links",
         "_listings",
         "_presences",
         "_versions",
+        "path",
+        "real",
+        "was_absent",
     )
 
     def __init__(self, path: str, real: str):
@@ -71,7 +71,7 @@ class Directory:
         #: Where it lies on the machine that runs this; the host's path below a root.
         self.real = real
         self.was_absent = False
-        self._files: dict[str, bytes | None | ReadError] = {}
+        self._files: dict[str, bytes | ReadError | None] = {}
         self._heads: dict[tuple[str, int], bytes | None] = {}
         self._links: dict[str, str | None] = {}
         self._listings: dict[str, list[str] | None] = {}
@@ -227,9 +227,7 @@ class Directory:
         except ValueError:
             number = -1
         if number < 0 or number >> (4 * digits) or "_" in text:
-            raise Malformed(
-                self.path_of(name), text, f"a hexadecimal number of {digits} digits"
-            )
+            raise Malformed(self.path_of(name), text, f"a hexadecimal number of {digits} digits")
         return f"{number:0{digits}x}"
 
     def integer(self, name: str) -> int | None:
@@ -331,10 +329,9 @@ class Tree:
         except OSError:
             return False
         try:
-            return (
-                os.readlink(f"/proc/self/fd/{descriptor}") == directory.real
-                and directory.is_unchanged(descriptor)
-            )
+            return os.readlink(
+                f"/proc/self/fd/{descriptor}"
+            ) == directory.real and directory.is_unchanged(descriptor)
         finally:
             os.close(descriptor)
 
@@ -411,7 +408,7 @@ class Tree:
             else:
                 # The links of a bus that lies elsewhere mean something else.
                 is_inside = _never
-            found: dict[str, bytes | None | ReadError] = {}
+            found: dict[str, bytes | ReadError | None] = {}
             with os.scandir(parent) as entries:
                 for name, inode in [(entry.name, entry.inode()) for entry in entries]:
                     if name in known and known[name][0] == inode:

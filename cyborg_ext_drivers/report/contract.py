@@ -122,11 +122,15 @@ def _standard_information(accelerator: Accelerator) -> dict[str, str | None]:
 
 def _vendor_information(accelerator: Accelerator) -> dict[str, str | int | None]:
     product = accelerator.product
-    known = {
-        "architecture": product.architecture,
-        "compute_capability": product.compute_capability,
-        "memory_mib": product.memory_mib,
-    } if product else {}
+    known = (
+        {
+            "architecture": product.architecture,
+            "compute_capability": product.compute_capability,
+            "memory_mib": product.memory_mib,
+        }
+        if product
+        else {}
+    )
     return {"vendor": accelerator.vendor, **{k: v for k, v in known.items() if v is not None}}
 
 

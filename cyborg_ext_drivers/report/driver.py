@@ -136,7 +136,9 @@ class _Made:
         if assessment is self.assessment:
             return True
         mine, other = self.assessment.accelerator, assessment.accelerator
-        return (
-            (mine.identity, mine.name, mine.function.revision, self.assessment.deployables)
-            == (other.identity, other.name, other.function.revision, assessment.deployables)
+        return (mine.identity, mine.name, mine.function.revision, self.assessment.deployables) == (
+            other.identity,
+            other.name,
+            other.function.revision,
+            assessment.deployables,
         )

@@ -12,6 +12,7 @@
 
 """Each described host gives exactly what it says is expected of it."""
 
+import dataclasses
 import random
 
 import pytest
@@ -19,7 +20,7 @@ import pytest
 from cyborg_ext_drivers.errors import EnumerationError
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.survey import Surveyor
-from cyborg_ext_drivers.testing import FakeHost, HostDescription, described_hosts, load
+from cyborg_ext_drivers.testing import FakeHost, described_hosts, load
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +66,11 @@ def test_the_order_in_which_the_kernel_lists_functions_changes_nothing(name, sur
     for seed in range(10):
         functions = list(description.functions)
         random.Random(seed).shuffle(functions)
-        with FakeHost(HostDescription(**{**fields_of(description), "functions": functions})) as fake:
+        with FakeHost(
+            HostDescription(**{**fields_of(description), "functions": functions})
+        ) as fake:
             reports.add(repr(shown(surveyor.survey(Host(fake.root)))))
     assert len(reports) == 1
-
-
-def fields_of(description):
-    return {name: getattr(description, name) for name in description.__dataclass_fields__}
 
 
 def test_every_finding_names_its_evidence_and_a_remedy(surveyor):

@@ -21,8 +21,8 @@ import pytest
 pytest.importorskip("cyborg", reason="Cyborg is not installed")
 pytest.importorskip("placement", reason="Placement is not installed")
 
-from cyborg_ext_drivers.testing import FakeHost, described_hosts, load  # noqa: E402
-from cyborg_ext_drivers.testing.stack import Stack  # noqa: E402
+from cyborg_ext_drivers.testing import FakeHost, described_hosts, load
+from cyborg_ext_drivers.testing.stack import Stack
 
 DRIVER = "ext_nvidia_gpu_driver"
 T4 = [{"resources:PGPU": "1", "trait:CUSTOM_NVIDIA_T4": "required"}]
