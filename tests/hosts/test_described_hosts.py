@@ -66,9 +66,7 @@ def test_the_order_in_which_the_kernel_lists_functions_changes_nothing(name, sur
     for seed in range(10):
         functions = list(description.functions)
         random.Random(seed).shuffle(functions)
-        with FakeHost(
-            HostDescription(**{**fields_of(description), "functions": functions})
-        ) as fake:
+        with FakeHost(dataclasses.replace(description, functions=functions)) as fake:
             reports.add(repr(shown(surveyor.survey(Host(fake.root)))))
     assert len(reports) == 1
 
