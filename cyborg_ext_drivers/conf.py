@@ -136,7 +136,7 @@ def load(conf: cfg.ConfigOpts) -> Options:
     values = {option.dest: _value(conf, option) for option in OPTIONS}
     return Options(
         host_root=_directory(values["host_root"]),
-        catalog_dir=_absolute("catalog_dir", values["catalog_dir"]),
+        catalog_dir=_checked_path("catalog_dir", values["catalog_dir"]),
         include=_selectors("include", values["include"]),
         exclude=_selectors("exclude", values["exclude"]),
         vfio_only=values["vfio_only"],
@@ -172,6 +172,11 @@ def nova_device_specs(root: str = "/") -> tuple[str, ...]:
     conf.register_opt(_NOVA_DEVICE_SPEC, group="pci")
     _parse(conf, _existing(_NOVA_FILES, root))
     return tuple(conf.pci.device_spec)
+
+
+def absolute(path: str) -> str:
+    """Return a path of the command line as the options want it."""
+    return os.path.abspath(path)
 
 
 def hostname(conf: cfg.ConfigOpts) -> str:
@@ -218,14 +223,14 @@ def _value(conf: cfg.ConfigOpts, option: cfg.Opt):
         raise ConfigurationError(option.dest, None, str(error)) from None
 
 
-def _absolute(option: str, path: str) -> str:
+def _checked_path(option: str, path: str) -> str:
     if not os.path.isabs(path):
         raise ConfigurationError(option, path, "write an absolute path")
     return path
 
 
 def _directory(path: str) -> str:
-    if not os.path.isdir(_absolute("host_root", path)):
+    if not os.path.isdir(_checked_path("host_root", path)):
         raise ConfigurationError("host_root", path, "there is no such directory")
     return path
 

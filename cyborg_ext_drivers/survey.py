@@ -29,8 +29,8 @@ from cyborg_ext_drivers import families as families_room
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
-from cyborg_ext_drivers.checks.identity import bystander
-from cyborg_ext_drivers.checks.reading import unreadable
+from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
+from cyborg_ext_drivers.checks.reading import UNREADABLE, unreadable
 from cyborg_ext_drivers.errors import ConfigurationError, ReadError
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
 from cyborg_ext_drivers.host import Host
@@ -65,6 +65,13 @@ class Assessment:
     def address(self) -> PciAddress:
         """The address by which Cyborg knows it."""
         return self.function.address
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether it is one, or might be: not so for a display that merely looks like one."""
+        if self.accelerator is None:
+            return self.reason is not None and self.reason.code is UNREADABLE
+        return self.reason is None or self.reason.code not in NEVER_ACCELERATORS
 
     @property
     def verdict(self) -> Verdict:

@@ -57,7 +57,9 @@ NOT_AN_ACCELERATOR = Code(
     "Nothing is to be done, unless it is an accelerator: then no installed driver supports it",
 )
 
-_EXCLUSIONS = {code.name: code for code in (INTEGRATED_GPU, MANAGEMENT_DISPLAY, NOT_AN_ACCELERATOR)}
+#: What has one of these is no accelerator that could be offered, whatever is done.
+NEVER_ACCELERATORS = (INTEGRATED_GPU, MANAGEMENT_DISPLAY, NOT_AN_ACCELERATOR)
+_EXCLUSIONS = {code.name: code for code in NEVER_ACCELERATORS}
 
 
 class IdentityCheck(Check):

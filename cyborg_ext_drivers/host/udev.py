@@ -19,14 +19,16 @@ without libudev or without udev's database loses names and nothing else.
 """
 
 import os
-from collections.abc import Iterator
 
 from oslo_log import log
 
-from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.host.sysfs import Tree
 
 LOG = log.getLogger(__name__)
+
+# Enabling 48 virtual functions sends 97 events.
+_SETTLED_SECONDS = 0.2
 
 
 class Udev:
@@ -59,26 +61,12 @@ class Udev:
         nodes = (child.device_node for child in device.children)
         return tuple(sorted(node for node in nodes if node))
 
-    def events(self, timeout: float | None = None) -> Iterator[tuple[str, PciAddress]]:
-        """Yield (action, address) for each PCI event until none came for *timeout* seconds.
+    def changes(self) -> "Changes | None":
+        """Return what tells of changes from now on, ``None`` where udev cannot be asked.
 
-        ``None`` waits without end.  The action is the kernel's word: add, remove, bind,
-        unbind, change.
-
-        :raises OSError: when the socket overflows; walk the bus again.
+        :raises OSError: when udev's socket cannot be opened.
         """
-        if self._context is None:
-            return
-        import pyudev
-
-        monitor = pyudev.Monitor.from_netlink(self._context)
-        monitor.filter_by("pci")
-        monitor.start()
-        while (device := monitor.poll(timeout)) is not None:
-            try:
-                yield device.action, PciAddress.parse(device.sys_name)
-            except InvalidAddress:
-                LOG.debug("udev sent an event for %s, which is no PCI function", device.sys_name)
+        return Changes(self._context) if self._context is not None else None
 
     def _device(self, address: PciAddress):
         if self._context is None:
@@ -89,6 +77,31 @@ class Udev:
             return pyudev.Devices.from_name(self._context, "pci", str(address))
         except pyudev.DeviceNotFoundError:
             return None
+
+
+class Changes:
+    """udev's events of PCI functions; those of one burst count as one change."""
+
+    def __init__(self, context):
+        import pyudev
+
+        self._monitor = pyudev.Monitor.from_netlink(context)
+        self._monitor.filter_by("pci")
+        self._monitor.start()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether anything came within so many seconds; ``None`` waits without end.
+
+        A socket that overflowed has lost events, which is a change as well (ENOBUFS).
+        """
+        try:
+            came = self._monitor.poll(seconds) is not None
+            while came and self._monitor.poll(_SETTLED_SECONDS) is not None:
+                pass
+        except OSError as error:
+            LOG.info("udev's events were lost, so everything is looked at again: %s", error)
+            return True
+        return came
 
 
 def _describes(tree: Tree) -> bool:

@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The application: which subcommand is meant, and what its exit code says."""
+
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+
+NAMESPACE = "cyborg_ext_drivers.cli"
+DEFAULT_COMMAND = "host"
+_FLAGS = frozenset(("--debug", "-v", "-vv", "-vvv", "--verbose", "-q", "--quiet"))
+_ENDS = frozenset(("--version", "-h", "--help", "help", "complete"))
+
+
+class DiagnoseApp(App):
+    """The command as a whole."""
+
+    NAME = "cyborg-ext-diagnose"
+    # INFO is for the agent's log; here the answer itself says it.
+    DEFAULT_VERBOSE_LEVEL = 0
+
+    def __init__(self) -> None:
+        super().__init__(
+            description=(
+                "Tell for each accelerator of a host what Cyborg is told of it, and for each one "
+                "that is skipped why, on what evidence, and what to do. Without a subcommand: "
+                "host. Exit codes: 0 when every accelerator found is reported, 1 when one is "
+                "skipped or held, 2 when host or configuration cannot be read."
+            ),
+            version=importlib.metadata.version("cyborg-ext-drivers"),
+            command_manager=CommandManager(NAMESPACE),
+            deferred_help=False,
+        )
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run the subcommand that *argv* means, ``host`` when it names none."""
+        return super().run(with_default(list(argv)))
+
+
+def with_default(argv: list[str]) -> list[str]:
+    """Return *argv* with the default subcommand where it names none.
+
+    >>> with_default(["-v", "--long"])
+    ['-v', 'host', '--long']
+    """
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        if word in _FLAGS or word.startswith("--log-file="):
+            position += 1
+        elif word == "--log-file":
+            position += 2
+        else:
+            break
+    rest = argv[position:]
+    if rest and (rest[0] in _ENDS or not rest[0].startswith("-")):
+        return argv
+    return [*argv[:position], DEFAULT_COMMAND, *rest]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    return DiagnoseApp().run(sys.argv[1:] if argv is None else argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Values as cells: text in tables, flat text in csv and value, themselves in JSON and YAML."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: How many characters a table may be wide.
+MOST_COLUMNS = 120
+_STRUCTURED = frozenset(("json", "yaml"))
+
+
+def cell(value: Any, formatter: str, width: int | None = None) -> Any:
+    """Return a value as the formatter wants it.
+
+    :param width: wrap the text of a table at so many characters, at spaces and between the
+        parts of a trait or a code; ``None`` leaves lines as they are.
+    """
+    if formatter in _STRUCTURED:
+        return value
+    lines = _lines(value)
+    if formatter != "table":
+        return " ".join(lines)
+    if width is not None:
+        lines = [part for line in lines for part in wrapped(line, width)]
+    return "\n".join(lines)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line in pieces of at most *width* characters; nothing is cut off."""
+    pieces = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=True)
+    return [part for piece in pieces or [""] for part in _broken(piece, width)]
+
+
+def _broken(word: str, width: int) -> list[str]:
+    """Break what has no space after an underscore, a slash or a colon, at worst anywhere."""
+    pieces = []
+    while len(word) > width:
+        breaks = [match.end() for match in re.finditer("[_/:.,-]", word[:width])]
+        at = breaks[-1] if breaks else width
+        pieces.append(word[:at])
+        word = word[at:]
+    return [*pieces, word]
+
+
+def _lines(value: Any) -> list[str]:
+    if value is None:
+        return [""]
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if isinstance(value, Mapping):
+        return [f"{key}={each}" for key, each in value.items()]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [line for each in value for line in _lines(each)]
+    return str(value).splitlines() or [""]

@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``host``: one row per accelerator, with what becomes of it."""
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from cliff.lister import Lister
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.cli import cells, rows
+from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View
+from cyborg_ext_drivers.survey import Assessment, Survey, Verdict
+
+_SHORT = ("address", "device", "driver", "verdict", "reason", "resources", "traits")
+_LONG = ("kind", "vendor", "model", "numa_node", "iommu_group", "findings", "deployables")
+# Together with the borders no more than 120 characters.
+_WIDTHS = {
+    "address": 12,
+    "device": 18,
+    "driver": 10,
+    "verdict": 8,
+    "reason": 16,
+    "resources": 9,
+    "traits": 25,
+}
+
+
+class HostCommand(Looking, Lister):
+    """Show what becomes of each accelerator of the host.
+
+    Exit code 0: every accelerator found is reported, or there is none; 1: one is skipped or
+    held; 2: the host or the configuration cannot be read.
+    """
+
+    need_sort_by_cliff = True
+
+    def get_parser(self, prog_name: str) -> ArgumentParser:
+        """Add the options of this subcommand."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--long",
+            action="store_true",
+            help="add kind, vendor, model, numa_node, iommu_group, findings and deployables",
+        )
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="list the other PCI functions as well, with why they are no accelerators",
+        )
+        return parser
+
+    def take_action(self, parsed_args: Namespace):
+        """Return the columns and one row per accelerator or candidate."""
+        with self.looking(parsed_args) as view:
+            survey = view.survey()
+            shown = [rows.of_assessment(each, view) for each in survey.assessments]
+            if parsed_args.all:
+                known = {row["address"] for row in shown}
+                shown += [row for row in _others(view) if row["address"] not in known]
+                shown.sort(key=lambda row: PciAddress.parse(row["address"]))
+            if any(is_wanting(each) for each in survey.assessments):
+                self.exit_code = SKIPPED
+            self._summary = _summary(survey, len(view.host.functions))
+        columns = _SHORT + _LONG if parsed_args.long else _SHORT
+        return columns, [self._row(row, columns, parsed_args) for row in shown]
+
+    def produce_output(self, parsed_args: Namespace, column_names, data) -> int:
+        """Print the rows; below a table, what they amount to and what to run next."""
+        code = super().produce_output(parsed_args, column_names, data)
+        if parsed_args.formatter == "table":
+            self.app.stdout.write(self._summary + "\n")
+        return code
+
+    def _row(self, row: dict[str, Any], columns: tuple[str, ...], parsed_args: Namespace):
+        is_narrow = self.app.stdout.isatty() and not parsed_args.max_width
+        short = {**row, "findings": [f["code"] for f in row["findings"]]}
+        short["deployables"] = [each["name"] for each in row["deployables"]]
+        if row["kind"] is None and row["findings"]:
+            # No accelerator; why not is told by the sentence, not by the code.
+            short["reason"] = f"{row['reason']}: {row['findings'][0]['message']}"
+        source = row if parsed_args.formatter in ("json", "yaml") else short
+        return tuple(
+            cells.cell(
+                source[column],
+                parsed_args.formatter,
+                _WIDTHS.get(column, 20) if is_narrow else None,
+            )
+            for column in columns
+        )
+
+
+def is_wanting(assessment: Assessment) -> bool:
+    """Return whether it is an accelerator that is not reported as it is.
+
+    The display of a management controller is skipped too, but it never was an accelerator.
+    """
+    return assessment.verdict is not Verdict.REPORTED and assessment.is_accelerator
+
+
+def _others(view: View) -> list[dict[str, Any]]:
+    """Return a row for each PCI function that is not even a candidate."""
+    return [rows.of_other(function, view) for function in view.host.functions]
+
+
+def _summary(survey: Survey, functions: int) -> str:
+    accelerators = [each for each in survey.assessments if each.is_accelerator]
+    wanting = [each for each in accelerators if is_wanting(each)]
+    if not accelerators:
+        return (
+            f"No accelerator was found among {functions} PCI functions. "
+            "Next: cyborg-ext-diagnose host --all"
+        )
+    count = f"{len(accelerators) - len(wanting)} of {len(accelerators)} accelerators reported"
+    if wanting:
+        return f"{count}. Next: cyborg-ext-diagnose device {wanting[0].address}"
+    return f"{count}. Next: cyborg-ext-diagnose traits"
+

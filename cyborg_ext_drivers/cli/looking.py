@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How a subcommand looks at a host: its options, the survey, the exit code."""
+
+import contextlib
+import dataclasses
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+
+from stevedore import driver, exception
+
+from cyborg_ext_drivers import conf
+from cyborg_ext_drivers.errors import ConfigurationFileError, ExtDriversError
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.survey import Survey, Surveyor
+
+#: Exit codes.
+GOOD, SKIPPED, BROKEN = 0, 1, 2
+#: Where ``--fake`` finds described hosts; the testing room registers itself there.
+FAKE_HOSTS = "cyborg_ext_drivers.fake_host"
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """One host as a subcommand sees it."""
+
+    host: Host
+    surveyor: Surveyor
+    hostname: str
+
+    def survey(self) -> Survey:
+        """Look at the host and return what is to be said of it.
+
+        :raises EnumerationError: when its PCI functions cannot be listed.
+        """
+        return self.surveyor.survey(self.host)
+
+
+class Reporting:
+    """What all subcommands share: what goes wrong is one sentence and exit code 2."""
+
+    def run(self, parsed_args: Namespace) -> int:
+        """Run the subcommand and return its exit code."""
+        self.exit_code = GOOD
+        try:
+            return super().run(parsed_args) or self.exit_code
+        except ExtDriversError as error:
+            print(f"{self.app.NAME}: {error}", file=sys.stderr)
+            return BROKEN
+
+
+class Looking(Reporting):
+    """What all subcommands that look at a host share; mixed into a cliff command."""
+
+    def get_parser(self, prog_name: str) -> ArgumentParser:
+        """Add the common options."""
+        parser = super().get_parser(prog_name)
+        group = parser.add_argument_group("the host")
+        group.add_argument(
+            "--host-root",
+            metavar="DIR",
+            help="the directory below which sys/, proc/ and etc/ of the host are (default: what "
+            "cyborg.conf says, or /)",
+        )
+        group.add_argument(
+            "--config-file",
+            metavar="FILE",
+            action="append",
+            help="a configuration file, can be repeated (default: what cyborg-agent would read)",
+        )
+        group.add_argument(
+            "--fake", metavar="NAME", help="a described host of the package instead of a real one"
+        )
+        return parser
+
+    @contextlib.contextmanager
+    def looking(self, parsed_args: Namespace) -> Iterator[View]:
+        """Provide the host that the options mean.
+
+        :raises ExtDriversError: when the host or the configuration cannot be read.
+        """
+        with contextlib.ExitStack() as stack:
+            root = parsed_args.host_root
+            if parsed_args.fake is not None:
+                root = str(stack.enter_context(_fake_host(parsed_args.fake)).root)
+            yield _view(root, parsed_args.config_file)
+
+
+def _view(root: str | None, files: list[str] | None) -> View:
+    configuration = conf.read(files, root or "/")
+    if root is not None:
+        configuration.set_override("host_root", conf.absolute(root), group=conf.GROUP.name)
+    options = conf.load(configuration)
+    try:
+        specs = conf.nova_device_specs(options.host_root)
+    except ConfigurationFileError as error:
+        specs = ()
+        print(f"Not checked whether Nova claims a card: {error}", file=sys.stderr)
+    options = dataclasses.replace(options, nova_device_specs=specs)
+    surveyor = Surveyor(options)
+    for fault in surveyor.catalog.faults:
+        print(f"A catalogue file is left out: {fault}", file=sys.stderr)
+    return View(Host(options.host_root), surveyor, conf.hostname(configuration))
+
+
+def _fake_host(name: str):
+    try:
+        kind = driver.DriverManager(FAKE_HOSTS, "described").driver
+    except (ImportError, exception.NoMatches) as error:
+        raise FakeHostsMissing(error) from None
+    return kind.named(name)
+
+
+class FakeHostsMissing(ExtDriversError):
+    """The room with the described hosts cannot be loaded."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+        super().__init__(error)
+
+    def __str__(self) -> str:
+        return (
+            "--fake needs the described hosts; install 'cyborg-ext-drivers[testing]' "
+            f"({self.error})"
+        )

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Assessments as plain values: what JSON shows, and what tables are made of.
+
+The keys are a contract, documented in doc/ with a JSON schema.
+"""
+
+import json
+from typing import Any
+
+from cyborg_ext_drivers.checks.base import Finding
+from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
+from cyborg_ext_drivers.cli.looking import View
+from cyborg_ext_drivers.errors import ReadError
+from cyborg_ext_drivers.host.pci import PciFunction
+from cyborg_ext_drivers.report import contract
+from cyborg_ext_drivers.survey import Assessment
+
+
+def of_assessment(assessment: Assessment, view: View) -> dict[str, Any]:
+    """Return all that ``host --long`` says of one accelerator or candidate."""
+    accelerator = assessment.accelerator
+    deployables = reported_deployables(assessment, view)
+    return {
+        "address": str(assessment.address),
+        "device": name_of(assessment, view),
+        "driver": driver_of(assessment),
+        "verdict": str(assessment.verdict),
+        "reason": str(assessment.reason.code) if assessment.reason else None,
+        "resources": _resources(deployables),
+        "traits": _unique(trait for each in deployables for trait in each["traits"]),
+        "kind": accelerator.family.kind if accelerator else None,
+        "vendor": accelerator.vendor if accelerator else _vendor(assessment, view),
+        "model": accelerator.model if accelerator else None,
+        "numa_node": readable(assessment, "numa_node"),
+        "iommu_group": readable(assessment, "iommu_group"),
+        "findings": [of_finding(finding) for finding in assessment.findings],
+        "deployables": deployables,
+    }
+
+
+def of_other(function: PciFunction, view: View) -> dict[str, Any]:
+    """Return the row of a PCI function that is no accelerator, with why."""
+    finding = NOT_AN_ACCELERATOR.finding(
+        function.address,
+        why_not(function, view),
+        (function.path_of("class"), function.identity.pci_class if function.identity else ""),
+    )
+    return of_assessment(Assessment(function, None, (finding,)), view)
+
+
+def why_not(function: PciFunction, view: View) -> str:
+    """Return in one sentence why a function is no accelerator."""
+    identity = function.identity
+    if identity is None:
+        return "What it is cannot be read"
+    try:
+        parent = function.physical_function
+    except ReadError:
+        parent = None
+    if parent is not None:
+        return f"It is a virtual function of {parent}"
+    catalog = view.surveyor.catalog
+    rule = catalog.exclusion(identity, function.address) or catalog.companion(identity)
+    if rule is not None:
+        return f"It is {rule.what}"
+    return f"Class {identity.pci_class} is none that accelerators use"
+
+
+def of_finding(finding: Finding) -> dict[str, Any]:
+    """Return a finding with its evidence and remedy."""
+    return {
+        "code": str(finding.code),
+        "severity": str(finding.severity),
+        "address": str(finding.address) if finding.address else None,
+        "message": finding.message,
+        "evidence": [{"path": each.path, "value": each.value} for each in finding.evidence],
+        "remedy": finding.remedy,
+        "ignored": finding.is_ignored,
+    }
+
+
+def reported_deployables(assessment: Assessment, view: View) -> list[dict[str, Any]]:
+    """Return what Cyborg gets of an accelerator, empty when it gets nothing."""
+    if assessment.reason or not assessment.accelerator:
+        return []
+    report = contract.to_report(assessment.accelerator, assessment.deployables, view.hostname)
+    return [of_deployable(deployable) for deployable in report.deployables]
+
+
+def of_deployable(report: contract.DeployableReport) -> dict[str, Any]:
+    """Return a deployable as Cyborg gets it."""
+    attributes = dict(report.attributes)
+    return {
+        "name": report.name,
+        "resource_class": attributes.pop("rc"),
+        "num_accelerators": report.num_accelerators,
+        "traits": list(attributes.values()),
+        "attach_handles": [
+            {"type": kind, "info": json.loads(info)} for kind, info in report.handles
+        ],
+    }
+
+
+def name_of(assessment: Assessment, view: View) -> str | None:
+    """Return what people call the device; udev names what the catalogue does not know."""
+    accelerator, identity = assessment.accelerator, assessment.function.identity
+    if identity is None:
+        return None
+    product = accelerator.product if accelerator else view.surveyor.catalog.product(identity)
+    if product:
+        return product.name
+    _, model = view.host.udev.names(assessment.address)
+    return model or (accelerator.name if accelerator else str(identity.id))
+
+
+def driver_of(assessment: Assessment) -> str | None:
+    """Return the driver that the function is bound to, ``None`` when none or not readable."""
+    return readable(assessment, "driver")
+
+
+def readable(assessment: Assessment, attribute: str) -> Any:
+    """Return an attribute of the function, ``None`` where it is absent or cannot be read.
+
+    That it cannot be read is a finding of its own.
+    """
+    try:
+        return getattr(assessment.function, attribute)
+    except ReadError:
+        return None
+
+
+def _vendor(assessment: Assessment, view: View) -> str | None:
+    identity = assessment.function.identity
+    if identity is None:
+        return None
+    return view.surveyor.catalog.vendor(identity.id.vendor) or identity.id.vendor
+
+
+def _resources(deployables: list[dict[str, Any]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for each in deployables:
+        totals[each["resource_class"]] = (
+            totals.get(each["resource_class"], 0) + each["num_accelerators"]
+        )
+    return totals
+
+
+def _unique(values) -> list[str]:
+    return list(dict.fromkeys(values))
