@@ -22,11 +22,11 @@ MOST_COLUMNS = 120
 _STRUCTURED = frozenset(("json", "yaml"))
 
 
-def cell(value: Any, formatter: str, width: int | None = None) -> Any:
+def cell(value: Any, formatter: str, width: int | None = None, keep_words: bool = False) -> Any:
     """Return a value as the formatter wants it.
 
-    :param width: wrap the text of a table at so many characters, at spaces and between the
-        parts of a trait or a code; ``None`` leaves lines as they are.
+    :param width: wrap the text of a table at so many characters; ``None`` leaves it as it is.
+    :param keep_words: wrap at spaces only, so that a trait or a code can be searched for.
     """
     if formatter in _STRUCTURED:
         return value
@@ -34,13 +34,15 @@ def cell(value: Any, formatter: str, width: int | None = None) -> Any:
     if formatter != "table":
         return " ".join(lines)
     if width is not None:
-        lines = [part for line in lines for part in wrapped(line, width)]
+        lines = [part for line in lines for part in wrapped(line, width, keep_words)]
     return "\n".join(lines)
 
 
-def wrapped(line: str, width: int) -> list[str]:
+def wrapped(line: str, width: int, keep_words: bool = False) -> list[str]:
     """Return a line in pieces of at most *width* characters; nothing is cut off."""
-    pieces = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=True)
+    pieces = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=not keep_words)
+    if keep_words:
+        return pieces or [""]
     return [part for piece in pieces or [""] for part in _broken(piece, width)]
 
 

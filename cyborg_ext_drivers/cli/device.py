@@ -89,12 +89,8 @@ def _assessment(function: PciFunction, view: View) -> Assessment | None:
     return next((each for each in assessments if each.function.name == function.name), None)
 
 
-def _fields(
-    function: PciFunction, assessment: Assessment | None, view: View
-) -> dict[str, Any]:
-    row = (
-        rows.of_assessment(assessment, view) if assessment else rows.of_other(function, view)
-    )
+def _fields(function: PciFunction, assessment: Assessment | None, view: View) -> dict[str, Any]:
+    row = rows.of_assessment(assessment, view) if assessment else rows.of_other(function, view)
     shown = {name: row[name] for name in ("address", "device", "kind", "vendor", "model")}
     shown |= _identity(function)
     shown |= {name: row[name] for name in ("driver", "verdict", "reason", "numa_node")}

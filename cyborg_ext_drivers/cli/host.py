@@ -12,6 +12,7 @@
 
 """``host``: one row per accelerator, with what becomes of it."""
 
+import itertools
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
@@ -34,6 +35,7 @@ _WIDTHS = {
     "resources": 9,
     "traits": 25,
 }
+_UPRIGHT_WIDTH = 98
 
 
 class HostCommand(Looking, Lister):
@@ -73,31 +75,64 @@ class HostCommand(Looking, Lister):
                 self.exit_code = SKIPPED
             self._summary = _summary(survey, len(view.host.functions))
         columns = _SHORT + _LONG if parsed_args.long else _SHORT
+        # So many columns do not fit beside each other, but below each other they do.
+        self._is_upright = parsed_args.formatter == "table" and (
+            len(parsed_args.columns or columns) > len(_SHORT)
+        )
         return columns, [self._row(row, columns, parsed_args) for row in shown]
 
     def produce_output(self, parsed_args: Namespace, column_names, data) -> int:
         """Print the rows; below a table, what they amount to and what to run next."""
-        code = super().produce_output(parsed_args, column_names, data)
+        if self._is_upright:
+            self._print_upright(parsed_args, column_names, data)
+        else:
+            super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter == "table":
             self.app.stdout.write(self._summary + "\n")
-        return code
+        return 0
+
+    def _print_upright(self, parsed_args: Namespace, column_names, data) -> None:
+        """Print each row as a table of its own, a line for each column."""
+        included, selector = self._generate_columns_and_selector(parsed_args, column_names)
+        for row in data:
+            chosen = row if selector is None else tuple(itertools.compress(row, selector))
+            self.formatter.emit_one(included, chosen, self.app.stdout, parsed_args)
 
     def _row(self, row: dict[str, Any], columns: tuple[str, ...], parsed_args: Namespace):
-        is_narrow = self.app.stdout.isatty() and not parsed_args.max_width
-        short = {**row, "findings": [f["code"] for f in row["findings"]]}
-        short["deployables"] = [each["name"] for each in row["deployables"]]
-        if row["kind"] is None and row["findings"]:
-            # No accelerator; why not is told by the sentence, not by the code.
-            short["reason"] = f"{row['reason']}: {row['findings'][0]['message']}"
-        source = row if parsed_args.formatter in ("json", "yaml") else short
+        formatter = parsed_args.formatter
+        shown = row if formatter in ("json", "yaml") else _for_people(row, self._is_upright)
+        # What reads a pipe searches for whole traits and codes; eyes want tables that fit.
+        keep_words = not self.app.stdout.isatty()
+        widths = dict.fromkeys(columns, _UPRIGHT_WIDTH) if self._is_upright else _WIDTHS
         return tuple(
             cells.cell(
-                source[column],
-                parsed_args.formatter,
-                _WIDTHS.get(column, 20) if is_narrow else None,
+                shown[column],
+                formatter,
+                None if getattr(parsed_args, "max_width", 0) else widths.get(column, 20),
+                keep_words,
             )
             for column in columns
         )
+
+
+def _for_people(row: dict[str, Any], is_upright: bool) -> dict[str, Any]:
+    """Return a row with sentences and names in the place of structures."""
+    codes = [finding["code"] for finding in row["findings"]]
+    sentences = [
+        line
+        for each in row["findings"]
+        for line in (f"{each['code']}: {each['message']}.", f"  What to do: {each['remedy']}.")
+    ]
+    reason = row["reason"]
+    if row["kind"] is None and row["findings"]:
+        # No accelerator; why not is told by the sentence, not by the code.
+        reason = f"{reason}: {row['findings'][0]['message']}"
+    return {
+        **row,
+        "reason": reason,
+        "findings": sentences if is_upright else codes,
+        "deployables": [each["name"] for each in row["deployables"]],
+    }
 
 
 def is_wanting(assessment: Assessment) -> bool:
@@ -125,4 +160,3 @@ def _summary(survey: Survey, functions: int) -> str:
     if wanting:
         return f"{count}. Next: cyborg-ext-diagnose device {wanting[0].address}"
     return f"{count}. Next: cyborg-ext-diagnose traits"
-

@@ -1,0 +1,352 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command, as an operator runs it."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+import yaml
+
+from cyborg_ext_drivers import checks
+from cyborg_ext_drivers.cli.app import main, with_default
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.survey import Surveyor
+from cyborg_ext_drivers.testing import FakeHost, described_hosts
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "doc/source/schema/host.json").read_text())
+CONTRACT = set(SCHEMA["items"]["required"])
+
+
+@pytest.fixture
+def diagnose(capsys):
+    """Run the command; return its exit code, output and error output."""
+
+    def run(*argv):
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in argv])
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def long_json(diagnose, *argv):
+    code, out, _ = diagnose("host", "--long", "-f", "json", *argv)
+    rows = json.loads(out)
+    jsonschema.validate(rows, SCHEMA)
+    return code, rows
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        ([], ["host"]),
+        (["--long"], ["host", "--long"]),
+        (["-f", "json"], ["host", "-f", "json"]),
+        (["-c", "traits"], ["host", "-c", "traits"]),
+        (["--fake", "device"], ["host", "--fake", "device"]),
+        (["-v", "--fake", "x"], ["-v", "host", "--fake", "x"]),
+        (["--log-file", "f", "--all"], ["--log-file", "f", "host", "--all"]),
+        (["traits"], ["traits"]),
+        (["--debug", "device", "3b:00.0"], ["--debug", "device", "3b:00.0"]),
+        (["--version"], ["--version"]),
+        (["--help"], ["--help"]),
+    ],
+)
+def test_without_a_subcommand_it_is_host(given, wanted):
+    assert with_default(given) == wanted
+
+
+@pytest.mark.parametrize("name", described_hosts())
+def test_its_verdicts_are_those_of_the_survey_and_match_the_schema(name, diagnose):
+    with FakeHost.named(name) as fake:
+        survey = Surveyor().survey(Host(fake.root))
+    code, rows = long_json(diagnose, "--fake", name)
+    assert all(set(row) >= CONTRACT for row in rows)
+    assert {row["address"]: row["verdict"] for row in rows} == {
+        str(each.address): str(each.verdict) for each in survey.assessments
+    }
+    wanting = [each for each in survey.skipped if each.is_accelerator]
+    assert code == (1 if wanting else 0)
+
+
+@pytest.mark.parametrize("name", ["two-t4", "gpu-with-bound-audio", "bmc-display-only"])
+def test_every_format_of_every_openstack_tool(name, diagnose):
+    for arguments, read in (
+        (("-f", "json"), json.loads),
+        (("-f", "yaml"), yaml.safe_load),
+        (("-f", "csv"), lambda text: list(csv.DictReader(io.StringIO(text)))),
+    ):
+        _, out, _ = diagnose("host", "--fake", name, "-c", "address", "-c", "verdict", *arguments)
+        rows = read(out)
+        assert rows
+        assert all(set(row) == {"address", "verdict"} for row in rows)
+    _, out, _ = diagnose("host", "--fake", name, "-f", "value", "-c", "address")
+    assert re.fullmatch(r"([0-9a-f:.]+\n)+", out)
+
+
+def test_below_the_table_stands_what_to_run_next(diagnose):
+    code, out, _ = diagnose("--fake", "two-t4")
+    assert code == 0
+    assert out.splitlines()[-1] == (
+        "2 of 2 accelerators reported. Next: cyborg-ext-diagnose traits"
+    )
+    code, out, _ = diagnose("--fake", "gpu-with-bound-audio")
+    assert code == 1
+    address = re.search(r"^\| (0000:\S+)", out, re.MULTILINE)[1]
+    assert out.splitlines()[-1].endswith(f"cyborg-ext-diagnose device {address}")
+    code, out, _ = diagnose("--fake", "no-accelerators")
+    assert code == 0
+    assert "No accelerator was found" in out
+
+
+@pytest.mark.parametrize("name", described_hosts())
+@pytest.mark.parametrize("more", [(), ("--long",), ("--all",)])
+def test_a_piped_table_cuts_nothing_off(name, more, diagnose):
+    _, rows = long_json(diagnose, "--fake", name)
+    _, out, _ = diagnose("host", "--fake", name, *more)
+    for row in rows:
+        assert row["address"] in out
+        assert not row["reason"] or row["reason"] in out
+        assert all(trait in out for trait in row["traits"])
+
+
+@pytest.mark.parametrize("name", described_hosts())
+@pytest.mark.parametrize("command", [("host",), ("host", "--long"), ("host", "--all"), ("traits",)])
+def test_on_a_terminal_a_table_fits_120_columns(name, command, diagnose, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, out, _ = diagnose(*command, "--fake", name)
+    assert max(map(len, out.splitlines())) <= 120
+
+
+def test_all_says_of_the_other_functions_why_they_are_none(diagnose):
+    _, out, _ = diagnose("host", "--all", "--fake", "gpu-with-bound-audio", "-f", "json")
+    rows = json.loads(out)
+    with FakeHost.named("gpu-with-bound-audio") as fake:
+        assert len(rows) == len(Host(fake.root).functions)
+    _, out, _ = diagnose("host", "--all", "--fake", "gpu-with-bound-audio", "--max-width", "300")
+    assert "the card's HDMI and DisplayPort audio" in out
+    assert [row["address"] for row in rows] == sorted(row["address"] for row in rows)
+
+
+def test_device_tells_everything_of_one_function(diagnose):
+    with FakeHost.named("gpu-with-bound-audio") as fake:
+        (skipped,) = Surveyor().survey(Host(fake.root)).skipped
+    address = str(skipped.address)
+    code, out, _ = diagnose(
+        "device", address.removeprefix("0000:"), "--fake", "gpu-with-bound-audio", "-f", "json"
+    )
+    shown = json.loads(out)
+    assert code == 1
+    assert shown["address"] == address
+    assert shown["reason"] == "companion-bound"
+    assert shown["report"] is None
+    assert {"address", "driver", "id", "class"} <= set(shown["group_members"][0])
+    outcomes = {check["code"]: check["outcome"] for check in shown["checks"]}
+    assert outcomes["companion-bound"] == "blocker"
+    assert outcomes["iommu-group-shared"] == "fine"
+    assert all(check["evidence"] for check in shown["checks"] if check["outcome"] != "fine")
+    _, out, _ = diagnose("device", address, "--fake", "gpu-with-bound-audio")
+    assert "What to do: Bind" in out
+
+
+def test_device_shows_word_for_word_what_cyborg_gets(diagnose):
+    with FakeHost.named("two-t4") as fake:
+        first = Surveyor().survey(Host(fake.root)).reported[0]
+    code, out, _ = diagnose("device", first.address, "--fake", "two-t4", "-f", "json")
+    report = json.loads(out)["report"]
+    assert code == 0
+    assert report["cpid_info"] == first.address.to_json()
+    assert report["deployables"][0]["handles"] == [["PCI", first.address.to_json()]]
+    assert ["rc", "PGPU"] in report["deployables"][0]["attributes"]
+
+
+def test_an_address_that_is_not_there_lists_the_nearest(diagnose):
+    code, out, err = diagnose("device", "0000:3b:00.1", "--fake", "two-t4")
+    assert code == 2
+    assert not out
+    assert "there is no PCI function 0000:3b:00.1; the nearest are 0000:3b:00.0" in err
+
+
+def test_an_address_that_is_none_is_one_clear_sentence(diagnose):
+    code, _, err = diagnose("device", "gpu0", "--fake", "two-t4")
+    assert code == 2
+    assert "'gpu0' is not a PCI address" in err
+
+
+def test_traits_lists_what_a_profile_can_name(diagnose):
+    _, out, _ = diagnose("traits", "--fake", "two-t4", "-f", "json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert rows["PGPU"]["type"] == "resource class"
+    assert rows["PGPU"]["accelerators"] == 2
+    assert rows["CUSTOM_NVIDIA_T4"] == {
+        "name": "CUSTOM_NVIDIA_T4",
+        "type": "trait",
+        "devices": 2,
+        "accelerators": 2,
+        "cards": {"Tesla T4": 2},
+    }
+
+
+def test_codes_lists_every_finding_and_explains_one(diagnose):
+    known = {code.name for check in checks.load() for code in check.codes}
+    code, out, _ = diagnose("codes", "-f", "json")
+    assert code == 0
+    assert {row["code"] for row in json.loads(out)} == known
+    for name in sorted(known):
+        _, out, _ = diagnose("codes", name, "-f", "json")
+        (row,) = json.loads(out)
+        assert row["explanation"] and row["remedy"] and row["title"]
+    code, _, err = diagnose("codes", "iommu-disable")
+    assert code == 2
+    assert "iommu-disabled" in err
+
+
+def test_a_host_that_cannot_be_read_is_exit_code_2(diagnose, tmp_path):
+    for argument in (tmp_path / "nothing", tmp_path):
+        code, out, err = diagnose("host", "--host-root", argument)
+        assert code == 2
+        assert not out
+        assert str(argument) in err or "/sys/bus/pci/devices" in err
+        assert "Traceback" not in err
+    code, _, err = diagnose("--fake", "two-t5")
+    assert code == 2
+    assert "two-t4" in err
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("[ext_drivers]\nvfio_only = perhaps\n", "vfio_only"),
+        ("[ext_drivers]\nexclude = gpu0\n", "exclude"),
+        ("[ext_drivers]\nignore_findings = no-such-code\n", "ignore_findings"),
+        ("[ext_drivers]\nextra_traits = 10de:* = GPU\n", "extra_traits"),
+        ("[ext_drivers\n", "cyborg.conf:1"),
+        ("nonsense\n", "cyborg.conf:1"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_named(text, told, diagnose, tmp_path):
+    path = tmp_path / "cyborg.conf"
+    path.write_text(text)
+    code, _, err = diagnose("--fake", "two-t4", "--config-file", path)
+    assert code == 2
+    assert told in err
+    assert "Traceback" not in err
+
+
+def test_options_that_belong_to_cyborg_are_not_our_business(diagnose, tmp_path):
+    path = tmp_path / "cyborg.conf"
+    path.write_text("[DEFAULT]\nno_such_option = 1\nhost = node-7\n[database]\nx = y\n")
+    code, rows = long_json(diagnose, "--fake", "two-t4", "--config-file", path)
+    assert code == 0
+    assert rows[0]["deployables"][0]["name"].startswith("node-7_0000:")
+
+
+def test_the_options_of_the_host_that_is_looked_at_count(diagnose):
+    with FakeHost.named("two-t4") as fake:
+        first, second = (str(a.address) for a in Surveyor().survey(Host(fake.root)).reported)
+        fake.write_file(
+            "/etc/cyborg/cyborg.conf",
+            "[agent]\nenabled_drivers = nvidia_gpu_driver\n"
+            f"[ext_drivers]\nexclude = {first}\nextra_traits = {second} = CUSTOM_ROW_7\n",
+        )
+        spec = json.dumps({"address": second})
+        fake.write_file("/etc/nova/nova.conf", f"[pci]\ndevice_spec = {spec}\n")
+        code, rows = long_json(diagnose, "--host-root", fake.root)
+    assert code == 1
+    by_address = {row["address"]: row for row in rows}
+    assert by_address[first]["reason"] == "excluded-by-config"
+    assert by_address[second]["verdict"] == "reported"
+    assert by_address[second]["traits"][-1] == "CUSTOM_ROW_7"
+    assert {finding["code"] for finding in by_address[second]["findings"]} >= {
+        "claimed-by-nova",
+        "in-tree-driver-enabled",
+        "driver-not-enabled",
+    }
+
+
+def test_an_ignored_finding_stays_visible_and_no_longer_skips(diagnose, tmp_path):
+    path = tmp_path / "cyborg.conf"
+    path.write_text("[ext_drivers]\nignore_findings = console-device\n")
+    _, before = long_json(diagnose, "--fake", "console-gpu")
+    _, after = long_json(diagnose, "--fake", "console-gpu", "--config-file", path)
+    (address,) = (row["address"] for row in before if row["reason"] == "console-device")
+    (row,) = (row for row in after if row["address"] == address)
+    assert row["verdict"] == "reported"
+    assert [f["ignored"] for f in row["findings"] if f["code"] == "console-device"] == [True]
+
+
+def test_watch_ends_after_so_many_seconds_and_tells_what_changed(tmp_path):
+    """Where udev does not speak of the host, it looks every second."""
+    with FakeHost.named("two-t4") as fake:
+        command = [sys.executable, "-m", "cyborg_ext_drivers.cli.app", "watch"]
+        watching = subprocess.Popen(
+            [*command, "--host-root", str(fake.root), "-f", "json", "--for", "6"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for line in watching.stderr:
+            if line.startswith("Watching"):
+                break
+        first = str(Surveyor().survey(Host(fake.root)).reported[0].address)
+        fake.move_to_group(first, None)
+        change = json.loads(watching.stdout.readline())
+        watching.kill()
+        watching.communicate()
+    assert change["address"] == first
+    assert (change["before"], change["after"]) == ("reported", "skipped")
+    assert change["reason"] == "no-iommu-group"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["host", "--all"], ["traits"], ["codes"], ["watch", "--for", "0"]]
+)
+def test_on_this_very_machine_it_gives_an_answer(arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "cyborg_ext_drivers.cli.app", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in done.stderr
+    if done.returncode == 2:
+        assert "cannot be listed" in done.stderr or "cannot be used" in done.stderr
+
+
+def test_it_needs_neither_cyborg_nor_pyudev_nor_pynvml(tmp_path):
+    """What is not installed cannot be imported; a stand-in that fails says the same."""
+    for name in ("cyborg", "pyudev", "pynvml", "fixtures"):
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('no {name} here')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "cyborg_ext_drivers.cli.app", "host", "--all"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in done.stderr
