@@ -38,8 +38,10 @@ ONE_GPU_IN = 16
 MOST_TIMES_THE_FLOOR = 2.0
 LEAST_TIMES_FASTER_THAN_IN_TREE = 8.0
 MOST_GROWTH_FROM_1024_TO_4096 = 4.5
+MOST_TIMES_THE_IMPORTS = 1.5
 LEAK_ROUNDS = 1000
 
+_COMMAND = "import sys; from cyborg_ext_drivers.cli.command import main; sys.exit(main())"
 _DEVICES = "sys/bus/pci/devices"
 _ACCELERATOR_FILES = (
     "vendor",
@@ -172,6 +174,21 @@ def under_umockdev() -> dict[str, float]:
     return {"in_tree": best[0], "ours": best[1], "ratio": best[0] / best[1]}
 
 
+def against_the_imports(size: int) -> dict[str, float]:
+    """Return the seconds of the command and of a process that imports what it is built on."""
+    imports = [sys.executable, "-c", "import cliff.app, oslo_config.cfg, oslo_log.log, stevedore"]
+    with host_of(size) as fake:
+        command = [sys.executable, "-c", _COMMAND, "host", "--host-root", str(fake.root)]
+        command += ["-f", "json"]
+        best = [float("inf"), float("inf")]
+        for _ in range(7):
+            for number, argv in enumerate((command, imports)):
+                started = time.perf_counter()
+                subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+                best[number] = min(best[number], time.perf_counter() - started)
+    return {"ours": best[0], "imports": best[1], "ratio": best[0] / best[1]}
+
+
 def leaks() -> list[str]:
     """Return what 1,000 discoveries leak, each as one sentence."""
     with host_of(256) as fake:
@@ -230,6 +247,13 @@ def main() -> int:
         )
         if row["ratio"] < LEAST_TIMES_FASTER_THAN_IN_TREE:
             missed.append(f"only {row['ratio']:.1f} times faster than in-tree")
+    row = against_the_imports(1024)
+    print(
+        f"cyborg-ext-diagnose on 1,024 functions: {row['ours'] * 1e3:.0f} ms, "
+        f"{row['ratio']:.2f} times its imports"
+    )
+    if row["ratio"] > MOST_TIMES_THE_IMPORTS:
+        missed.append(f"the command takes {row['ratio']:.2f} times its imports")
     leaked = leaks()
     print(f"{LEAK_ROUNDS} discoveries leak {' and '.join(leaked) or 'nothing'}")
     missed.extend(f"leaked {what}" for what in leaked)

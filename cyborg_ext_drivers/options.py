@@ -43,7 +43,8 @@ class Selector:
         :raises InvalidSelector: when it is neither an address nor vendor:device.
         """
         plain = text.strip().lower()
-        if _ID.fullmatch(plain):
+        if _ID.fullmatch(plain) and not plain.startswith("0000:"):
+            # No vendor is 0000; who writes that means a domain.
             return cls(plain)
         if not _ADDRESS.fullmatch(plain):
             raise InvalidSelector(

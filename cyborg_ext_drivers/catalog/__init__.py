@@ -24,10 +24,11 @@ Next stop: :mod:`cyborg_ext_drivers.families.base`.
 """
 
 import dataclasses
+import functools
 import importlib.resources
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.catalog import schema
@@ -84,16 +85,51 @@ class Rule:
 
 
 class Layer:
-    """One catalogue file: what it says, and nothing of how it ranks against others."""
+    """One catalogue file: what it says, and nothing of how it ranks against others.
 
-    def __init__(self, path: str, document: dict):
+    The package's files are parsed when a vendor that they mention is asked for, as most
+    hosts have cards of one or two.
+    """
+
+    def __init__(self, path: str, text: str, parse: Callable[[str], dict] = schema.parse):
         self.path = path
-        self.vendors: dict[str, str] = document.get("vendors") or {}
-        self.devices: dict[str, list[dict]] = {}
-        for entry in document.get("devices") or ():
-            self.devices.setdefault(entry["id"], []).append(entry)
-        self.companions = [_rule(entry) for entry in document.get("companions") or ()]
-        self.never = [_rule(entry) for entry in document.get("never") or ()]
+        self._text = text
+        self._parse = parse
+
+    def mentions(self, vendor_id: str) -> bool:
+        """Return whether the file may say something of a vendor."""
+        return vendor_id in self._text
+
+    @functools.cached_property
+    def document(self) -> dict:
+        """What the file holds.
+
+        :raises CatalogError: when an operator's file breaks the schema.
+        """
+        return self._parse(self._text) or {}
+
+    @property
+    def vendors(self) -> dict[str, str]:
+        """Vendor ids with the names that stand in traits."""
+        return self.document.get("vendors") or {}
+
+    @functools.cached_property
+    def devices(self) -> dict[str, list[dict]]:
+        """The entries of each id."""
+        devices: dict[str, list[dict]] = {}
+        for entry in self.document.get("devices") or ():
+            devices.setdefault(entry["id"], []).append(entry)
+        return devices
+
+    @functools.cached_property
+    def companions(self) -> list[Rule]:
+        """What belongs to a card and is none itself."""
+        return [_rule(entry) for entry in self.document.get("companions") or ()]
+
+    @functools.cached_property
+    def never(self) -> list[Rule]:
+        """What is not to be reported."""
+        return [_rule(entry) for entry in self.document.get("never") or ()]
 
     def product(self, identity: Identity, revision: str | None) -> Product | None:
         """Return what this file knows of a function, ``None`` when it has no such id."""
@@ -124,15 +160,19 @@ class Catalog:
         """Return what a function is, ``None`` for an id that no file knows."""
         key = (identity, revision)
         if key not in self._products:
-            found = [layer.product(identity, revision) for layer in self._layers]
+            layers = self._layers_of(identity.id.vendor)
+            found = [layer.product(identity, revision) for layer in layers]
             known = [product for product in found if product]
             decided = (product for product in known if not product.is_undecided)
             self._products[key] = next(decided, known[0] if known else None)
         return self._products[key]
 
+    def _layers_of(self, vendor_id: str) -> Iterator[Layer]:
+        return (layer for layer in self._layers if layer.mentions(vendor_id))
+
     def vendor(self, vendor_id: str) -> str | None:
         """Return a vendor's name as it stands in traits, ``None`` when not known."""
-        names = (layer.vendors.get(vendor_id) for layer in self._layers)
+        names = (layer.vendors.get(vendor_id) for layer in self._layers_of(vendor_id))
         return next((name for name in names if name), None)
 
     def exclusion(self, identity: Identity, address: PciAddress) -> Rule | None:
@@ -143,17 +183,19 @@ class Catalog:
         return next((rule for rule in rules if rule.address in (None, str(address))), None)
 
     def _exclusions_of(self, identity: Identity) -> Iterator[Rule]:
-        for layer in self._layers:
+        layers = list(self._layers_of(identity.id.vendor))
+        for layer in layers:
             yield from (rule for rule in layer.never if rule.id and rule.matches(identity))
             if str(identity.id) in layer.devices:
                 return
-        rules = (rule for layer in self._layers for rule in layer.never if not rule.id)
+        rules = (rule for layer in layers for rule in layer.never if not rule.id)
         yield from (rule for rule in rules if rule.matches(identity))
 
     def companion(self, identity: Identity) -> Rule | None:
         """Return what part of a card a function is, ``None`` when it is no companion."""
         if identity not in self._companions:
-            rules = (rule for layer in self._layers for rule in layer.companions)
+            layers = self._layers_of(identity.id.vendor)
+            rules = (rule for layer in layers for rule in layer.companions)
             self._companions[identity] = next((r for r in rules if r.matches(identity)), None)
         return self._companions[identity]
 
@@ -173,11 +215,9 @@ def load(directory: str | os.PathLike | None = None) -> Catalog:
     faults: list[CatalogError] = []
     for path in _files_of(directory, faults):
         try:
-            layers.insert(0, Layer(path, schema.parse_checked(path, _text_of(path))))
+            layers.insert(0, _checked(path))
         except CatalogError as error:
             faults.append(error)
-        except InvalidAddress as error:
-            faults.append(CatalogError(path, [str(error)]))
     return Catalog([*layers, *packaged()], faults)
 
 
@@ -185,7 +225,17 @@ def packaged() -> list[Layer]:
     """Return the files that the package brings; CI has checked them against the schema."""
     folder = importlib.resources.files(__name__)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return [Layer(file.name, schema.parse(file.read_text())) for file in files]
+    return [Layer(file.name, file.read_text()) for file in files]
+
+
+def _checked(path: str) -> Layer:
+    """Return an operator's file as a layer, parsed and checked now."""
+    layer = Layer(path, _text_of(path), functools.partial(schema.parse_checked, path))
+    try:
+        _ = layer.devices, layer.companions, layer.never
+    except InvalidAddress as error:
+        raise CatalogError(path, [str(error)]) from None
+    return layer
 
 
 def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -> list[str]:

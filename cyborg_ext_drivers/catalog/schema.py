@@ -17,7 +17,7 @@ A file maps PCI ids to what they are.  Top-level keys:
 ``vendors``
     PCI vendor id to the vendor's name in traits (``NVIDIA``).
 ``sources``
-    Short name to where a fact was looked up.
+    Short name to where a fact was looked up; a comment at the end of an entry names it.
 ``devices``
     The accelerators.  ``id`` (and ``subsystem``, where that decides the product), ``kind``
     and ``name`` are needed.  ``model`` becomes a trait; it is left out where the id does
@@ -70,7 +70,6 @@ _DEVICE = {
         "pf_device": _VENDOR,
         "vf_device": _VENDOR,
         "pair_device": _VENDOR,
-        "from": {"type": "array", "items": {"type": "string"}},
     },
     "required": ["id", "kind", "name"],
     "additionalProperties": False,

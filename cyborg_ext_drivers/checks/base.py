@@ -24,7 +24,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Catalog
@@ -45,8 +45,7 @@ class Severity(enum.Enum):
         return self.value
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """The very path and value that decided."""
 
     path: str
@@ -82,8 +81,7 @@ class Finding:
         return f"{self.code}: {self.message}. {self.remedy}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(NamedTuple):
     """A question that was asked and answered well: which, and by what."""
 
     code: "Code"

@@ -22,7 +22,7 @@ import dataclasses
 import json
 import re
 
-from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.host.pci import PciId
 
 _PARTS = ("domain", "bus", "slot", "function")
@@ -71,7 +71,7 @@ def parse(text: str) -> tuple[DeviceSpec, ...]:
     """
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidDeviceSpec(f"{text!r} is no JSON") from None
     objects = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in objects):
@@ -84,7 +84,8 @@ def _spec(text: str, given: dict) -> DeviceSpec:
     vendor = _id(text, given.get("vendor_id", "*"))
     product = _id(text, given.get("product_id", "*"))
     if isinstance(address, dict):
-        return DeviceSpec(text, vendor, product, _regular(text, address), None)
+        patterns = _regular(text, address)
+        return DeviceSpec(text, vendor, product, patterns, _named(patterns))
     if not isinstance(address, str):
         raise InvalidDeviceSpec(f"{text!r}: the address is neither a text nor an object")
     numbers = _numbers(text, address)
@@ -105,8 +106,18 @@ def _id(text: str, value: object) -> str | None:
 def _regular(text: str, address: dict) -> tuple[re.Pattern, ...]:
     try:
         return tuple(re.compile(address.get(part, ".*")) for part in _PARTS)
-    except (re.error, TypeError) as error:
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise InvalidDeviceSpec(f"{text!r}: {error}") from None
+
+
+def _named(patterns: tuple[re.Pattern, ...]) -> PciAddress | None:
+    """Return the function that regular expressions of nothing but digits name."""
+    name = "{}:{}:{}.{}".format(*(pattern.pattern for pattern in patterns))
+    try:
+        address = PciAddress.parse(name)
+    except InvalidAddress:
+        return None
+    return address if str(address) == name else None
 
 
 def _numbers(text: str, address: str) -> list[int | None]:

@@ -97,7 +97,9 @@ class HardwareCheck(Check):
         yield _width(function)
         yield _regions(function)
         yield _reset(function)
-        yield denylisted(function, surroundings) or Passed(VFIO_DENYLISTED)
+        yield denylisted(function, surroundings) or Passed(
+            VFIO_DENYLISTED, ((function.path_of("device"), accelerator.identity.id),)
+        )
 
 
 def denylisted(function: PciFunction, surroundings: Surroundings) -> Finding | None:

@@ -32,7 +32,7 @@ INTEGRATED_GPU = Code(
     Severity.BLOCKER,
     "The graphics processor is part of the machine's processor",
     "An integrated graphics processor shares memory with the host and is not an accelerator card.",
-    "Leave it to the host",
+    "Leave it to the host; if the firmware can switch it off, it is not listed any more",
 )
 CONSOLE_DEVICE = Code(
     "console-device",
@@ -47,7 +47,7 @@ MANAGEMENT_DISPLAY = Code(
     Severity.BLOCKER,
     "It is the display of the management controller",
     "The graphics of a server's management controller have the class of a GPU and are none.",
-    "Leave it to the host",
+    "Leave it to the host; if the firmware can switch it off, it is not listed any more",
 )
 NOT_AN_ACCELERATOR = Code(
     "not-an-accelerator",

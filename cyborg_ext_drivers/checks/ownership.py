@@ -72,7 +72,11 @@ class OwnershipCheck(Check):
     ) -> Iterator[Finding | Passed]:
         """Yield who else has a say in the card."""
         options = surroundings.options
-        yield _selected(accelerator, options)
+        selected = _selected(accelerator, options)
+        yield selected
+        if isinstance(selected, Finding) and selected.code.name not in options.ignore_findings:
+            # Whoever else has it, it is not offered twice.
+            return
         yield _claimed(accelerator, options)
         if options.enabled_drivers is not None:
             yield _enabled(accelerator, options.enabled_drivers)

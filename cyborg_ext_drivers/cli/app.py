@@ -40,7 +40,7 @@ class DiagnoseApp(App):
                 "host. Exit codes: 0 when every accelerator found is reported, 1 when one is "
                 "skipped or held, 2 when host or configuration cannot be read."
             ),
-            version=importlib.metadata.version("cyborg-ext-drivers"),
+            version=_version(),
             command_manager=CommandManager(NAMESPACE),
             deferred_help=False,
         )
@@ -48,6 +48,13 @@ class DiagnoseApp(App):
     def run(self, argv: Sequence[str]) -> int:
         """Run the subcommand that *argv* means, ``host`` when it names none."""
         return super().run(with_default(list(argv)))
+
+
+def _version() -> str:
+    """Return the version where it is asked for; reading it takes as long as a small host."""
+    if "--version" not in sys.argv:
+        return ""
+    return importlib.metadata.version("cyborg-ext-drivers")
 
 
 def with_default(argv: list[str]) -> list[str]:

@@ -40,7 +40,7 @@ def cell(value: Any, formatter: str, width: int | None = None, keep_words: bool 
 
 def wrapped(line: str, width: int, keep_words: bool = False) -> list[str]:
     """Return a line in pieces of at most *width* characters; nothing is cut off."""
-    pieces = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=not keep_words)
+    pieces = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
     if keep_words:
         return pieces or [""]
     return [part for piece in pieces or [""] for part in _broken(piece, width)]

@@ -25,6 +25,7 @@ from cyborg_ext_drivers.cli import cells, rows
 from cyborg_ext_drivers.cli.host import is_wanting
 from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View
 from cyborg_ext_drivers.errors import ExtDriversError, ReadError
+from cyborg_ext_drivers.host import topology
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.report import contract
 from cyborg_ext_drivers.survey import Assessment, Verdict
@@ -97,7 +98,7 @@ def _fields(function: PciFunction, assessment: Assessment | None, view: View) ->
     shown |= {
         "iommu_group": row["iommu_group"],
         "group_members": _or_failure(lambda: _members(row["iommu_group"], view)),
-        "parents": _or_failure(lambda: list(function.parents)),
+        "parents": _or_failure(lambda: list(topology.parents_of(function))),
         "link": _or_failure(lambda: _link(function)),
         "regions": _or_failure(lambda: [_region(each) for each in function.regions]),
     }
@@ -147,7 +148,7 @@ def _member(name: str, view: View) -> dict[str, Any]:
 
 
 def _link(function: PciFunction) -> dict[str, Any] | None:
-    link = function.link
+    link = topology.link_of(function)
     return dataclasses.asdict(link) if link else None
 
 
@@ -191,6 +192,10 @@ def _text(name: str, value: Any) -> Any:
         return value
     if name == "group_members":
         return [f"{m['address']}  {m['id']}  driver {m['driver'] or 'none'}" for m in value]
+    if name == "parents":
+        return " > ".join(value)
+    if name == "link":
+        return str(topology.Link(**value))
     if name == "regions":
         return [
             f"{r['number']}: {r['bytes'] >> 10} KiB at {r['start'] if r['assigned'] else 'nowhere'}"

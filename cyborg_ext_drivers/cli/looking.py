@@ -50,6 +50,10 @@ class View:
 class Reporting:
     """What all subcommands share: what goes wrong is one sentence and exit code 2."""
 
+    def get_epilog(self) -> str:
+        """Return no epilog: cliff's own reads the metadata of everything installed."""
+        return ""
+
     def run(self, parsed_args: Namespace) -> int:
         """Run the subcommand and return its exit code."""
         self.exit_code = GOOD

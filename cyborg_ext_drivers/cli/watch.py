@@ -13,6 +13,7 @@
 """``watch``: each change of verdict, as cards come and go."""
 
 import contextlib
+import gc
 import json
 import sys
 import time
@@ -44,6 +45,7 @@ class WatchCommand(Looking, Command):
 
     def take_action(self, parsed_args: Namespace) -> None:
         """Print the changes as they come."""
+        gc.enable()
         with self.looking(parsed_args) as view, contextlib.suppress(KeyboardInterrupt):
             changes = view.host.udev.changes()
             if changes is None:

@@ -23,7 +23,7 @@ Next stop: :mod:`cyborg_ext_drivers.families.nvidia`.
 
 import abc
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.address import PciAddress
@@ -31,8 +31,7 @@ from cyborg_ext_drivers.catalog import Product
 from cyborg_ext_drivers.host.pci import Identity, PciFunction
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AttachHandle:
+class AttachHandle(NamedTuple):
     """What one instance gets: the address that libvirt attaches."""
 
     address: PciAddress

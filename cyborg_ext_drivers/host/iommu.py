@@ -76,11 +76,15 @@ class Iommu:
 
     @property
     def has_groups(self) -> bool:
-        """Whether there is any group on the host.
+        """Whether an IOMMU has made any group on the host; VFIO's no-IOMMU mode makes others.
 
         :raises ReadError: when it cannot be told.
         """
-        return bool(self._tree.names(GROUPS))
+        names = self._tree.names(GROUPS) or ()
+        parameters = self._tree.directory("/sys/module/vfio/parameters")
+        if not parameters.has("enable_unsafe_noiommu_mode"):
+            return bool(names)
+        return any(self._tree.text(f"{GROUPS}/{name}/name") != "vfio-noiommu" for name in names)
 
     @property
     def units(self) -> tuple[str, ...]:

@@ -80,7 +80,9 @@ class TestLspci:
         assert found == {
             str(function.address): (
                 function.driver,
-                str(function.iommu_group) if has_groups else None,
+                str(function.iommu_group)
+                if has_groups and function.iommu_group is not None
+                else None,
             )
             for function in fake.description.functions
         }
