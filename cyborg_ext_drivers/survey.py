@@ -147,13 +147,16 @@ class Surveyor:
             host.functions,
             lambda identity: (
                 _family(chosen, identity) is not None
-                or (only is None and identity.pci_class.is_accelerator)
+                or (only is None and self._is_candidate(identity))
             ),
         )
         assessed = memory.recall(
             host, names, lambda function: self._assess(function, chosen, surroundings)
         )
         return Survey(tuple(assessed))
+
+    def _is_candidate(self, identity: Identity) -> bool:
+        return identity.pci_class.is_accelerator or self.catalog.is_candidate(identity)
 
     def _with_extra_traits(
         self, accelerator: Accelerator, deployables: tuple[Deployable, ...]

@@ -73,6 +73,7 @@ class Rule:
     vendor: str | None = None
     pci_class: str | None = None
     address: str | None = None
+    is_candidate: bool = False
 
     def matches(self, identity: Identity) -> bool:
         """Return whether a function is one of these, its address apart."""
@@ -182,6 +183,10 @@ class Catalog:
         rules = self._exclusions[identity]
         return next((rule for rule in rules if rule.address in (None, str(address))), None)
 
+    def is_candidate(self, identity: Identity) -> bool:
+        """Return whether an operator may take a function for an accelerator, which it is not."""
+        return any(rule.is_candidate for rule in self._exclusions_of(identity))
+
     def _exclusions_of(self, identity: Identity) -> Iterator[Rule]:
         layers = list(self._layers_of(identity.id.vendor))
         for layer in layers:
@@ -280,6 +285,7 @@ def _rule(entry: dict) -> Rule:
         vendor=entry.get("vendor"),
         pci_class=entry.get("class"),
         address=str(PciAddress.parse(entry["address"])) if "address" in entry else None,
+        is_candidate=entry.get("candidate", False),
     )
 
 

@@ -25,7 +25,9 @@ A file maps PCI ids to what they are.  Top-level keys:
 ``companions``
     Functions that belong to a card and are none themselves.
 ``never``
-    Functions that are not to be reported, with the finding code that says why.
+    Functions that are not to be reported, with the finding code that says why.  What an
+    operator may take for an accelerator, though its class is another, is a ``candidate`` and
+    shown among them.
 """
 
 from typing import Any
@@ -94,6 +96,7 @@ _NEVER = {
     "properties": {
         **_RULE,
         "code": {"enum": ["not-an-accelerator", "management-display", "integrated-gpu"]},
+        "candidate": {"type": "boolean"},
     },
     "anyOf": [{"required": ["id"]}, {"required": ["vendor", "class"]}],
     "required": ["code", "what"],

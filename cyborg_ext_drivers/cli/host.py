@@ -75,6 +75,7 @@ class HostCommand(Looking, Lister):
                 self.exit_code = SKIPPED
             self._summary = _summary(survey, len(view.host.functions))
         columns = _SHORT + _LONG if parsed_args.long else _SHORT
+        self._tells_why = parsed_args.all
         # So many columns do not fit beside each other, but below each other they do.
         self._is_upright = parsed_args.formatter == "table" and (
             len(parsed_args.columns or columns) > len(_SHORT)
@@ -100,7 +101,7 @@ class HostCommand(Looking, Lister):
 
     def _row(self, row: dict[str, Any], columns: tuple[str, ...], parsed_args: Namespace):
         formatter = parsed_args.formatter
-        shown = row if formatter in ("json", "yaml") else _for_people(row, self._is_upright)
+        shown = row if formatter in ("json", "yaml") else self._for_people(row)
         # What reads a pipe searches for whole traits and codes; eyes want tables that fit.
         keep_words = not self.app.stdout.isatty()
         widths = dict.fromkeys(columns, _UPRIGHT_WIDTH) if self._is_upright else _WIDTHS
@@ -114,25 +115,29 @@ class HostCommand(Looking, Lister):
             for column in columns
         )
 
+    def _for_people(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row with sentences and names in the place of structures."""
+        reason = row["reason"]
+        if self._tells_why and row["kind"] is None and row["findings"]:
+            reason = f"{reason}: {row['findings'][0]['message']}"
+        return {
+            **row,
+            "reason": reason,
+            "findings": _sentences(row["findings"]) if self._is_upright else _codes(row),
+            "deployables": [each["name"] for each in row["deployables"]],
+        }
 
-def _for_people(row: dict[str, Any], is_upright: bool) -> dict[str, Any]:
-    """Return a row with sentences and names in the place of structures."""
-    codes = [finding["code"] for finding in row["findings"]]
-    sentences = [
+
+def _codes(row: dict[str, Any]) -> list[str]:
+    return [finding["code"] for finding in row["findings"]]
+
+
+def _sentences(findings: list[dict[str, Any]]) -> list[str]:
+    return [
         line
-        for each in row["findings"]
+        for each in findings
         for line in (f"{each['code']}: {each['message']}.", f"  What to do: {each['remedy']}.")
     ]
-    reason = row["reason"]
-    if row["kind"] is None and row["findings"]:
-        # No accelerator; why not is told by the sentence, not by the code.
-        reason = f"{reason}: {row['findings'][0]['message']}"
-    return {
-        **row,
-        "reason": reason,
-        "findings": sentences if is_upright else codes,
-        "deployables": [each["name"] for each in row["deployables"]],
-    }
 
 
 def is_wanting(assessment: Assessment) -> bool:
