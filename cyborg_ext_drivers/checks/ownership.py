@@ -95,16 +95,7 @@ def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
         message = "It is not among what is included"
         evidence = ("[ext_drivers] include", ",".join(map(str, options.include)))
     elif options.vfio_only and not accelerator.function.is_on_vfio:
-        driver = accelerator.function.driver
-        message = f"It is bound to {driver or 'no driver'}, and vfio_only is set"
-        return EXCLUDED_BY_CONFIG.finding(
-            accelerator.address,
-            message,
-            ("[ext_drivers] vfio_only", True),
-            (accelerator.function.path_of("driver"), driver or "absent"),
-            remedy=f"Bind it to vfio-pci: driverctl set-override {accelerator.function} vfio-pci; "
-            "or switch vfio_only off",
-        )
+        return _not_set_aside(accelerator)
     else:
         return Passed(EXCLUDED_BY_CONFIG, (("[ext_drivers]", "include, exclude, vfio_only"),))
     return EXCLUDED_BY_CONFIG.finding(
@@ -112,6 +103,18 @@ def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
         f"{message} by the options",
         evidence,
         remedy=f"Change {evidence[0]} in cyborg.conf and restart cyborg-agent to offer it",
+    )
+
+
+def _not_set_aside(accelerator: Accelerator) -> Finding:
+    driver = accelerator.function.driver
+    return EXCLUDED_BY_CONFIG.finding(
+        accelerator.address,
+        f"It is bound to {driver or 'no driver'}, and vfio_only is set",
+        ("[ext_drivers] vfio_only", True),
+        (accelerator.function.path_of("driver"), driver or "absent"),
+        remedy=f"Bind it to vfio-pci: driverctl set-override {accelerator.function} vfio-pci; "
+        "or switch vfio_only off",
     )
 
 

@@ -17,8 +17,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: How many characters a table may be wide.
-MOST_COLUMNS = 120
 _STRUCTURED = frozenset(("json", "yaml"))
 
 
@@ -40,6 +38,8 @@ def cell(value: Any, formatter: str, width: int | None = None, keep_words: bool 
 
 def wrapped(line: str, width: int, keep_words: bool = False) -> list[str]:
     """Return a line in pieces of at most *width* characters; nothing is cut off."""
+    if len(line) <= width:
+        return [line]
     pieces = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
     if keep_words:
         return pieces or [""]

@@ -15,11 +15,12 @@
 import dataclasses
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from typing import Any
 
 from cliff.show import ShowOne
 
-from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Finding, Passed
 from cyborg_ext_drivers.cli import cells, rows
 from cyborg_ext_drivers.cli.host import is_wanting
@@ -66,10 +67,7 @@ class DeviceCommand(Looking, ShowOne):
 
     def take_action(self, parsed_args: Namespace):
         """Return the fields and their values."""
-        try:
-            address = PciAddress.parse(parsed_args.address)
-        except InvalidAddress as error:
-            raise error from None
+        address = PciAddress.parse(parsed_args.address)
         with self.looking(parsed_args) as view:
             function = view.host.functions.get(address)
             if function is None:
@@ -170,11 +168,11 @@ def _checks(assessment: Assessment) -> list[dict[str, Any]]:
 
 
 def _outcome(outcome: Finding | Passed) -> dict[str, Any]:
+    evidence = [{"path": path, "value": str(value)} for path, value in outcome.evidence]
     if isinstance(outcome, Passed):
-        evidence = [{"path": path, "value": str(value)} for path, value in outcome.evidence]
-        return {"code": str(outcome.code), "outcome": "fine", "evidence": evidence}
-    evidence = [{"path": each.path, "value": each.value} for each in outcome.evidence]
-    result = "ignored" if outcome.is_ignored else str(outcome.severity)
+        result = "fine"
+    else:
+        result = "ignored" if outcome.is_ignored else str(outcome.severity)
     return {"code": str(outcome.code), "outcome": result, "evidence": evidence}
 
 
@@ -188,31 +186,36 @@ def _report(assessment: Assessment | None, view: View) -> dict[str, Any] | None:
 
 def _text(name: str, value: Any) -> Any:
     """Return a structured value as lines for people."""
-    if value is None or isinstance(value, str | int | bool):
-        return value
-    if name == "group_members":
-        return [f"{m['address']}  {m['id']}  driver {m['driver'] or 'none'}" for m in value]
-    if name == "parents":
-        return " > ".join(value)
-    if name == "link":
-        return str(topology.Link(**value))
-    if name == "regions":
-        return [
-            f"{r['number']}: {r['bytes'] >> 10} KiB at {r['start'] if r['assigned'] else 'nowhere'}"
-            for r in value
-        ]
-    if name == "checks":
-        return [
-            f"{check['outcome']:8}{check['code']}: "
-            + "; ".join(f"{each['path']} = {each['value']}" for each in check["evidence"])
-            for check in value
-        ]
-    if name == "findings":
-        return [
-            line
-            for each in value
-            for line in (f"{each['code']}: {each['message']}.", f"  What to do: {each['remedy']}.")
-        ]
-    if name == "report":
-        return json.dumps(value, indent=2)
-    return value
+    # What could not be read is a sentence already.
+    is_plain = value is None or isinstance(value, str | int)
+    return value if is_plain or name not in _TEXTS else _TEXTS[name](value)
+
+
+def _members_text(members: list[dict[str, Any]]) -> list[str]:
+    return [f"{m['address']}  {m['id']}  driver {m['driver'] or 'none'}" for m in members]
+
+
+def _regions_text(regions: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{r['number']}: {r['bytes'] >> 10} KiB at {r['start'] if r['assigned'] else 'nowhere'}"
+        for r in regions
+    ]
+
+
+def _checks_text(outcomes: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{outcome['outcome']:8}{outcome['code']}: "
+        + "; ".join(f"{each['path']} = {each['value']}" for each in outcome["evidence"])
+        for outcome in outcomes
+    ]
+
+
+_TEXTS: dict[str, Callable[[Any], Any]] = {
+    "group_members": _members_text,
+    "parents": " > ".join,
+    "link": lambda link: str(topology.Link(**link)),
+    "regions": _regions_text,
+    "checks": _checks_text,
+    "findings": rows.sentences,
+    "report": lambda report: json.dumps(report, indent=2),
+}

@@ -123,21 +123,13 @@ class HostCommand(Looking, Lister):
         return {
             **row,
             "reason": reason,
-            "findings": _sentences(row["findings"]) if self._is_upright else _codes(row),
+            "findings": rows.sentences(row["findings"]) if self._is_upright else _codes(row),
             "deployables": [each["name"] for each in row["deployables"]],
         }
 
 
 def _codes(row: dict[str, Any]) -> list[str]:
     return [finding["code"] for finding in row["findings"]]
-
-
-def _sentences(findings: list[dict[str, Any]]) -> list[str]:
-    return [
-        line
-        for each in findings
-        for line in (f"{each['code']}: {each['message']}.", f"  What to do: {each['remedy']}.")
-    ]
 
 
 def is_wanting(assessment: Assessment) -> bool:

@@ -90,6 +90,15 @@ def of_finding(finding: Finding) -> dict[str, Any]:
     }
 
 
+def sentences(findings: list[dict[str, Any]]) -> list[str]:
+    """Return findings as lines for people: what is so, and what to do about it."""
+    return [
+        line
+        for each in findings
+        for line in (f"{each['code']}: {each['message']}.", f"  What to do: {each['remedy']}.")
+    ]
+
+
 def reported_deployables(assessment: Assessment, view: View) -> list[dict[str, Any]]:
     """Return what Cyborg gets of an accelerator, empty when it gets nothing."""
     if assessment.reason or not assessment.accelerator:

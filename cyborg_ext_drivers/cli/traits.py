@@ -12,7 +12,9 @@
 
 """``traits``: what an operator pastes into a device profile."""
 
+import collections
 from argparse import Namespace
+from typing import Any
 
 from cliff.lister import Lister
 
@@ -37,19 +39,28 @@ class TraitsCommand(Looking, Lister):
 
 
 def _counted(view: View) -> list[tuple[str, str, int, int, dict[str, int]]]:
-    counts: dict[tuple[str, str], tuple[set[str], int, dict[str, int]]] = {}
+    totals: collections.Counter[tuple[str, str]] = collections.Counter()
+    # The name of each card that has it, by address.
+    cards: dict[tuple[str, str], dict[str, str | None]] = {}
     for assessment in view.survey().reported:
+        card = rows.name_of(assessment, view)
         for deployable in rows.reported_deployables(assessment, view):
-            card = rows.name_of(assessment, view) or "?"
-            names = [("resource class", deployable["resource_class"])]
-            names += [("trait", trait) for trait in deployable["traits"]]
-            for key in names:
-                devices, total, cards = counts.get(key, (set(), 0, {}))
-                if str(assessment.address) not in devices:
-                    cards[card] = cards.get(card, 0) + 1
-                devices.add(str(assessment.address))
-                counts[key] = devices, total + deployable["num_accelerators"], cards
+            for key in _names(deployable):
+                totals[key] += deployable["num_accelerators"]
+                cards.setdefault(key, {})[str(assessment.address)] = card
     return [
-        (name, kind, len(devices), total, cards)
-        for (kind, name), (devices, total, cards) in sorted(counts.items())
+        (
+            key[1],
+            key[0],
+            len(cards[key]),
+            totals[key],
+            dict(collections.Counter(cards[key].values())),
+        )
+        for key in sorted(totals)
     ]
+
+
+def _names(deployable: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what a device profile can name of a deployable, each with its kind."""
+    traits = [("trait", trait) for trait in deployable["traits"]]
+    return [("resource class", deployable["resource_class"]), *traits]
