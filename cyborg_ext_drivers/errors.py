@@ -16,6 +16,7 @@
 
     ExtDriversError
     ├── address.InvalidAddress        a text that names no PCI function
+    ├── traits.InvalidTrait           a text that Placement would refuse as a trait
     ├── ReadError                     the host answered, but not with a usable value
     │   ├── Unreadable                the kernel refused (EACCES, EIO, ENODEV ...)
     │   └── Malformed                 the value is not what the kernel documents
@@ -24,8 +25,9 @@
     ├── ConfigurationFileError        a configuration file cannot be read
     └── CatalogError                  a catalogue file breaks the schema
 
-A file that is absent is an answer (``None``), not an error; a device that does not
-qualify is a finding, not an error.
+The rooms that face people, ``cli`` and ``testing``, hang their own below the same base, each
+beside what raises it.  A file that is absent is an answer (``None``), not an error; a device
+that does not qualify is a finding, not an error.
 """
 
 

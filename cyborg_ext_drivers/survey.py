@@ -12,8 +12,8 @@
 
 """The pipeline: a host, its accelerators, and what is to be said of each.
 
-The drivers and the command call the same :func:`survey`, so what the command says is what
-the agent reports.
+The drivers and the command keep a :class:`Surveyor` each and ask it the same question, so what
+the command says is what the agent reports.
 
 Next stop: :mod:`cyborg_ext_drivers.drivers`.
 """
@@ -55,7 +55,7 @@ class Assessment:
     """What is to be said of one function that is, or might be, an accelerator."""
 
     function: PciFunction
-    #: ``None`` for a function of an accelerator's class that no family recognises.
+    #: ``None`` for a candidate that no family recognises, and for one that cannot be read.
     accelerator: Accelerator | None
     findings: tuple[Finding, ...]
     passed: tuple[Passed, ...] = ()
@@ -102,7 +102,10 @@ class Survey:
 
 
 class Surveyor:
-    """The families, checks and catalogue by which hosts are looked at; loaded once."""
+    """The families, checks and catalogue by which hosts are looked at; loaded once.
+
+    :raises ConfigurationError: when ``ignore_findings`` names a code that no check has.
+    """
 
     def __init__(
         self,
