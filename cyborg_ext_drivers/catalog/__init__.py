@@ -47,17 +47,10 @@ class Product:
     model: str | None
     #: The maker's name for it, for people's eyes.
     name: str
-    role: str = "pf"
     is_integrated: bool = False
     architecture: str | None = None
     compute_capability: str | None = None
     memory_mib: int | None = None
-    sriov: bool | None = None
-    mig: bool | None = None
-    vgpu: str | None = None
-    pf_device: str | None = None
-    vf_device: str | None = None
-    pair_device: str | None = None
     #: Whether the id is known for other subsystems only.
     is_undecided: bool = False
 
@@ -295,21 +288,8 @@ def _product(entry: dict, revision: str | None) -> Product:
         kind=entry["kind"],
         model=decided.get("model", entry.get("model")),
         name=decided.get("name", entry["name"]),
-        role=entry.get("role", "pf"),
         is_integrated=entry.get("integrated", False),
-        **{
-            key: entry[key]
-            for key in (
-                "architecture",
-                "compute_capability",
-                "memory_mib",
-                "sriov",
-                "mig",
-                "vgpu",
-                "pf_device",
-                "vf_device",
-                "pair_device",
-            )
-            if key in entry
-        },
+        architecture=entry.get("architecture"),
+        compute_capability=entry.get("compute_capability"),
+        memory_mib=entry.get("memory_mib"),
     )

@@ -182,23 +182,17 @@ def test_the_revision_decides_where_the_ids_do_not(load, revision, model, name):
 def test_what_an_entry_says_of_a_card(load):
     product = load(
         mine='devices:\n- {id: "10de:fff0", kind: FPGA, name: X, role: vf, integrated: true, '
-        'architecture: a, compute_capability: "7.5", sriov: true, mig: false, vgpu: mdev, '
-        'pf_device: "0001", vf_device: "0002", pair_device: "0003"}\n'
+        'architecture: a, compute_capability: "7.5", memory_mib: 8192, sriov: true, mig: false, '
+        'vgpu: mdev, pf_device: "0001", vf_device: "0002", pair_device: "0003"}\n'
     ).product(identity("10de:fff0"))
     assert product == catalog.Product(
         "FPGA",
         None,
         "X",
-        role="vf",
         is_integrated=True,
         architecture="a",
         compute_capability="7.5",
-        sriov=True,
-        mig=False,
-        vgpu="mdev",
-        pf_device="0001",
-        vf_device="0002",
-        pair_device="0003",
+        memory_mib=8192,
     )
 
 
