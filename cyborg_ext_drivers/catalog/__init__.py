@@ -24,18 +24,24 @@ Next stop: :mod:`cyborg_ext_drivers.families.base`.
 """
 
 import dataclasses
-import functools
 import importlib.resources
+import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
-from cyborg_ext_drivers.catalog import schema
 from cyborg_ext_drivers.errors import CatalogError
 from cyborg_ext_drivers.host.pci import Identity
 
-__all__ = ["Catalog", "Layer", "Product", "Rule", "load"]
+__all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "load"]
+
+_SECTION = re.compile(r"^(\w+):\n", re.MULTILINE)
+_VENDOR = re.compile(r'^  "([0-9a-f]{4})": (\w+)$', re.MULTILINE)
+_DECODER = json.JSONDecoder()
+# An operator's file is small; anything larger is a mistake or an attack.
+_MOST_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,55 +85,26 @@ class Rule:
 
 
 class Layer:
-    """One catalogue file: what it says, and nothing of how it ranks against others.
+    """One catalogue file: what it says, and nothing of how it ranks against others."""
 
-    The package's files are parsed when a vendor that they mention is asked for, as most
-    hosts have cards of one or two.
-    """
-
-    def __init__(self, path: str, text: str, parse: Callable[[str], dict] = schema.parse):
+    def __init__(self, path: str, document: dict):
         self.path = path
-        self._text = text
-        self._parse = parse
+        self.vendors: dict[str, str] = document.get("vendors") or {}
+        self.companions = [_rule(entry) for entry in document.get("companions") or ()]
+        self.never = [_rule(entry) for entry in document.get("never") or ()]
+        self._devices: dict[str, list[dict]] = {}
+        for entry in document.get("devices") or ():
+            self._devices.setdefault(entry["id"], []).append(entry)
 
-    def mentions(self, vendor_id: str) -> bool:
-        """Return whether the file may say something of a vendor."""
-        return vendor_id in self._text
-
-    @functools.cached_property
-    def document(self) -> dict:
-        """What the file holds.
-
-        :raises CatalogError: when an operator's file breaks the schema.
-        """
-        return self._parse(self._text) or {}
-
-    @property
-    def vendors(self) -> dict[str, str]:
-        """Vendor ids with the names that stand in traits."""
-        return self.document.get("vendors") or {}
-
-    @functools.cached_property
-    def devices(self) -> dict[str, list[dict]]:
-        """The entries of each id."""
-        devices: dict[str, list[dict]] = {}
-        for entry in self.document.get("devices") or ():
-            devices.setdefault(entry["id"], []).append(entry)
-        return devices
-
-    @functools.cached_property
-    def companions(self) -> list[Rule]:
-        """What belongs to a card and is none itself."""
-        return [_rule(entry) for entry in self.document.get("companions") or ()]
-
-    @functools.cached_property
-    def never(self) -> list[Rule]:
-        """What is not to be reported."""
-        return [_rule(entry) for entry in self.document.get("never") or ()]
+    def entries(self, pci_id: str | None = None) -> list[dict]:
+        """Return the entries of one id, or all, in the order of the file."""
+        if pci_id is not None:
+            return self._devices.get(pci_id, [])
+        return [entry for entries in self._devices.values() for entry in entries]
 
     def product(self, identity: Identity, revision: str | None) -> Product | None:
         """Return what this file knows of a function, ``None`` when it has no such id."""
-        entries = self.devices.get(str(identity.id))
+        entries = self.entries(str(identity.id))
         if not entries:
             return None
         subsystem = str(identity.subsystem)
@@ -137,6 +114,30 @@ class Layer:
             return _product((exact or general)[-1], revision)
         names = sorted({entry["name"] for entry in entries})
         return Product(entries[0]["kind"], None, " or ".join(names), is_undecided=True)
+
+
+class PackagedLayer(Layer):
+    """One of the package's files, of which only the lines that are asked for are read.
+
+    Each entry stands on a line of its own and is JSON, so a host with cards of one model
+    costs two or three lines and no YAML parser.  A test holds this against the YAML.
+    """
+
+    def __init__(self, path: str, text: str):
+        self._sections = dict(zip(*[iter(_SECTION.split(text)[1:])] * 2))
+        rules = {name: self._read(name, "") for name in ("companions", "never")}
+        vendors = dict(_VENDOR.findall(self._sections.get("vendors", "")))
+        super().__init__(path, {**rules, "vendors": vendors})
+
+    def entries(self, pci_id: str | None = None) -> list[dict]:
+        """Return the entries of one id, or all, in the order of the file."""
+        return self._read("devices", f'"id": "{pci_id}"' if pci_id else "")
+
+    def _read(self, section: str, start: str) -> list[dict]:
+        lines = re.findall(
+            rf"^  - (\{{{re.escape(start)}.*)$", self._sections.get(section, ""), re.MULTILINE
+        )
+        return [_DECODER.raw_decode(line)[0] for line in lines]
 
 
 class Catalog:
@@ -154,19 +155,15 @@ class Catalog:
         """Return what a function is, ``None`` for an id that no file knows."""
         key = (identity, revision)
         if key not in self._products:
-            layers = self._layers_of(identity.id.vendor)
-            found = [layer.product(identity, revision) for layer in layers]
+            found = [layer.product(identity, revision) for layer in self._layers]
             known = [product for product in found if product]
             decided = (product for product in known if not product.is_undecided)
             self._products[key] = next(decided, known[0] if known else None)
         return self._products[key]
 
-    def _layers_of(self, vendor_id: str) -> Iterator[Layer]:
-        return (layer for layer in self._layers if layer.mentions(vendor_id))
-
     def vendor(self, vendor_id: str) -> str | None:
         """Return a vendor's name as it stands in traits, ``None`` when not known."""
-        names = (layer.vendors.get(vendor_id) for layer in self._layers_of(vendor_id))
+        names = (layer.vendors.get(vendor_id) for layer in self._layers)
         return next((name for name in names if name), None)
 
     def exclusion(self, identity: Identity, address: PciAddress) -> Rule | None:
@@ -181,27 +178,24 @@ class Catalog:
         return any(rule.is_candidate for rule in self._exclusions_of(identity))
 
     def _exclusions_of(self, identity: Identity) -> Iterator[Rule]:
-        layers = list(self._layers_of(identity.id.vendor))
-        for layer in layers:
+        for layer in self._layers:
             yield from (rule for rule in layer.never if rule.id and rule.matches(identity))
-            if str(identity.id) in layer.devices:
+            if layer.entries(str(identity.id)):
                 return
-        rules = (rule for layer in layers for rule in layer.never if not rule.id)
+        rules = (rule for layer in self._layers for rule in layer.never if not rule.id)
         yield from (rule for rule in rules if rule.matches(identity))
 
     def companion(self, identity: Identity) -> Rule | None:
         """Return what part of a card a function is, ``None`` when it is no companion."""
         if identity not in self._companions:
-            layers = self._layers_of(identity.id.vendor)
-            rules = (rule for layer in layers for rule in layer.companions)
+            rules = (rule for layer in self._layers for rule in layer.companions)
             self._companions[identity] = next((r for r in rules if r.matches(identity)), None)
         return self._companions[identity]
 
     def entries(self) -> Iterator[dict]:
         """Yield every entry of ``devices`` as it stands in its file."""
         for layer in self._layers:
-            for entries in layer.devices.values():
-                yield from entries
+            yield from layer.entries()
 
 
 def load(directory: str | os.PathLike | None = None) -> Catalog:
@@ -223,17 +217,19 @@ def packaged() -> list[Layer]:
     """Return the files that the package brings; CI has checked them against the schema."""
     folder = importlib.resources.files(__name__)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return [Layer(file.name, file.read_text()) for file in files]
+    return [PackagedLayer(file.name, file.read_text()) for file in files]
 
 
 def _checked(path: str) -> Layer:
-    """Return an operator's file as a layer, parsed and checked now."""
-    layer = Layer(path, _text_of(path), functools.partial(schema.parse_checked, path))
+    """Return an operator's file as a layer, checked against the schema."""
+    # Most hosts have no file of their own and need no YAML parser.
+    from cyborg_ext_drivers.catalog import schema
+
+    document = schema.parse_checked(path, _text_of(path))
     try:
-        _ = layer.devices, layer.companions, layer.never
+        return Layer(path, document)
     except InvalidAddress as error:
         raise CatalogError(path, [str(error)]) from None
-    return layer
 
 
 def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -> list[str]:
@@ -255,9 +251,9 @@ def _text_of(path: str) -> str:
         with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise CatalogError(path, ["it is no regular file"])
-            data = file.read(schema.MOST_BYTES + 1)
-        if len(data) > schema.MOST_BYTES:
-            raise CatalogError(path, [f"larger than {schema.MOST_BYTES} bytes"])
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise CatalogError(path, [f"larger than {_MOST_BYTES} bytes"])
         return data.decode()
     except UnicodeDecodeError:
         raise CatalogError(path, ["it is no UTF-8 text"]) from None

@@ -119,8 +119,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 
-# An operator's file is small; anything larger is a mistake or an attack.
-MOST_BYTES = 1 << 20
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -423,8 +423,8 @@ def test_any_text_is_a_map_or_a_catalogue_error(text):
         assert error.faults and all(isinstance(fault, str) for fault in error.faults)
     else:
         assert isinstance(document, dict)
-        layer = catalog.Layer("mine.yaml", text, lambda _: document)
-        assert layer.devices.keys() == {each["id"] for each in document.get("devices") or ()}
+        layer = catalog.Layer("mine.yaml", document)
+        assert len(layer.entries()) == len(document.get("devices") or ())
 
 
 _hexadecimal = st.text("0123456789abcdef", min_size=4, max_size=4)
@@ -435,7 +435,7 @@ _ids = st.tuples(_hexadecimal, _hexadecimal).map(":".join)
 def test_what_the_schema_takes_is_found_again(pci_id, model, subsystem):
     decides = f'subsystem: "{subsystem}", ' if subsystem else ""
     text = f'devices: [{{id: "{pci_id}", {decides}kind: GPU, model: "{model}", name: "{model}"}}]'
-    layer = catalog.Layer("mine.yaml", text)
+    layer = catalog.Layer("mine.yaml", schema.parse_checked("mine.yaml", text))
     known = catalog.Catalog([layer])
     assert known.product(identity(pci_id, subsystem)).model == model
     (entry,) = known.entries()

@@ -57,10 +57,25 @@ def test_each_file_keeps_to_the_schema(file):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_is_read_line_by_line_is_what_yaml_reads(file):
+    text = file.read_text()
+    lines = catalog.PackagedLayer(file.name, text)
+    whole = catalog.Layer(file.name, schema.parse(text))
+    assert lines.entries() == whole.entries()
+    assert (lines.vendors, lines.companions, lines.never) == (
+        whole.vendors,
+        whole.companions,
+        whole.never,
+    )
+    for entry in whole.entries():
+        assert lines.entries(entry["id"]) == whole.entries(entry["id"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_the_source_of_each_entry_is_one_that_the_file_names(file):
     text = file.read_text()
     document = schema.parse(text)
-    named = re.findall(r"^  - \{id: .*\bkind: .*\}  # (.+)$", text, re.MULTILINE)
+    named = re.findall(r'^  - \{"id": .*"kind": .*\}  # (.+)$', text, re.MULTILINE)
     assert len(named) == len(document.get("devices", ()))
     for names in named:
         assert set(names.split(", ")) <= set(document["sources"]), names
