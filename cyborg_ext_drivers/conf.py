@@ -18,6 +18,7 @@ our business, but for ``[agent] enabled_drivers``, ``[DEFAULT] host`` and
 ``[pci] passthrough_whitelist``, which decide who reports a card.
 """
 
+import dataclasses
 import glob
 import os
 import socket
@@ -172,6 +173,15 @@ def nova_device_specs(root: str = "/") -> tuple[str, ...]:
     conf.register_opt(_NOVA_DEVICE_SPEC, group="pci")
     _parse(conf, _existing(_NOVA_FILES, root))
     return tuple(conf.pci.device_spec)
+
+
+def with_nova(options: Options) -> Options:
+    """Return the options with what nova.conf of the same host claims.
+
+    :raises ConfigurationFileError: when a file of Nova's cannot be read.
+    """
+    specs = nova_device_specs(options.host_root)
+    return dataclasses.replace(options, nova_device_specs=specs)
 
 
 def absolute(path: str) -> str:

@@ -16,6 +16,8 @@
 
     ExtDriversError
     ├── address.InvalidAddress        a text that names no PCI function
+    ├── options.InvalidSelector       a text that selects no PCI functions
+    ├── device_spec.InvalidDeviceSpec a value that Nova would refuse
     ├── traits.InvalidTrait           a text that Placement would refuse as a trait
     ├── ReadError                     the host answered, but not with a usable value
     │   ├── Unreadable                the kernel refused (EACCES, EIO, ENODEV ...)

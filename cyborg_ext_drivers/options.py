@@ -18,6 +18,7 @@ import os
 import re
 
 from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.errors import ExtDriversError
 from cyborg_ext_drivers.host.pci import Identity
 
 _GLOB = r"[0-9a-f*?\[\]!-]+"
@@ -26,7 +27,7 @@ _ID = re.compile(f"(?:[0-9a-f]{{4}}|{_WILD}):(?:[0-9a-f]{{4}}|{_WILD})")
 _ADDRESS = re.compile(rf"(?:(?:{_GLOB}:)?{_GLOB}:)?{_GLOB}\.{_GLOB}|{_GLOB}:{_GLOB}:{_GLOB}")
 
 
-class InvalidSelector(ValueError):
+class InvalidSelector(ExtDriversError, ValueError):
     """A text that selects no PCI functions."""
 
 

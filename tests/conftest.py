@@ -14,6 +14,12 @@
 
 import os
 
+import hypothesis
+
+# How long an example takes says something of the machine, not of the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
+
 
 def pytest_sessionfinish(session, exitstatus):
     """Let a skipped test fail the run where everything that tests need was installed."""

@@ -23,6 +23,7 @@ import json
 import re
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.errors import ExtDriversError
 from cyborg_ext_drivers.host.pci import PciId
 
 _PARTS = ("domain", "bus", "slot", "function")
@@ -30,7 +31,7 @@ _LIMITS = (0xFFFF, 0xFF, 0x1F, 0x7)
 _WIDTHS = (4, 2, 2, 1)
 
 
-class InvalidDeviceSpec(ValueError):
+class InvalidDeviceSpec(ExtDriversError, ValueError):
     """A value that Nova would refuse."""
 
 

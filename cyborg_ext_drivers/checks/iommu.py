@@ -250,7 +250,9 @@ def _without_group(function: PciFunction, surroundings: Surroundings) -> Finding
     )
 
 
-def _why_disabled(kernel: Kernel, tables: tuple[str, ...]) -> tuple[str, tuple[str, str], str]:
+def _why_disabled(
+    kernel: Kernel, tables: tuple[str, ...] | None
+) -> tuple[str, tuple[str, str], str]:
     """Return why no IOMMU is active, by what evidence, and what to do about it."""
     for name in ("iommu", "intel_iommu", "amd_iommu"):
         value = kernel.parameter(name)
@@ -260,6 +262,12 @@ def _why_disabled(kernel: Kernel, tables: tuple[str, ...]) -> tuple[str, tuple[s
                 (COMMAND_LINE, f"{name}={value}"),
                 f"Take {name}=off off the kernel command line and boot again",
             )
+    if tables is None:
+        return (
+            "No IOMMU is active; whether the firmware offers one cannot be read",
+            (FIRMWARE_TABLES, "not readable"),
+            IOMMU_DISABLED.remedy,
+        )
     if not tables:
         return (
             "No IOMMU is active and the firmware offers none",

@@ -24,8 +24,7 @@ UNREADABLE = Code(
     Severity.BLOCKER,
     "Something about the card cannot be read",
     "The kernel refuses to give an attribute, or gives a value that it never should. Absent is "
-    "another thing: many attributes may be absent. Rather than guess, the card is neither reported "
-    "anew nor withdrawn.",
+    "another thing: many attributes may be absent. Rather than guess, the card is not offered.",
     "Look at the path as the user of cyborg-agent, and at the kernel log for the card",
 )
 

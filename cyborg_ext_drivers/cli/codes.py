@@ -12,7 +12,6 @@
 
 """``codes``: the catalogue of findings."""
 
-import difflib
 from argparse import ArgumentParser, Namespace
 
 from cliff.lister import Lister
@@ -32,13 +31,15 @@ class UnknownCode(ExtDriversError):
     """A code that no check has."""
 
     def __init__(self, code: str, known: list[str]):
+        import difflib
+
         self.code = code
         self.nearest = difflib.get_close_matches(code, known, 3, 0.4)
         super().__init__(code, known)
 
     def __str__(self) -> str:
-        hint = f"; did you mean {', '.join(self.nearest)}" if self.nearest else ""
-        return f"there is no finding {self.code!r}{hint}? cyborg-ext-diagnose codes lists all"
+        hint = f" (did you mean {', '.join(self.nearest)}?)" if self.nearest else ""
+        return f"there is no finding {self.code!r}{hint}; cyborg-ext-diagnose codes lists all"
 
 
 class CodesCommand(Reporting, Lister):

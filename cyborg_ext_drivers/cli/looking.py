@@ -107,11 +107,9 @@ def _view(root: str | None, files: list[str] | None) -> View:
         configuration.set_override("host_root", conf.absolute(root), group=conf.GROUP.name)
     options = conf.load(configuration)
     try:
-        specs = conf.nova_device_specs(options.host_root)
+        options = conf.with_nova(options)
     except ConfigurationFileError as error:
-        specs = ()
         print(f"Not checked whether Nova claims a card: {error}", file=sys.stderr)
-    options = dataclasses.replace(options, nova_device_specs=specs)
     surveyor = Surveyor(options)
     for fault in surveyor.catalog.faults:
         print(f"A catalogue file is left out: {fault}", file=sys.stderr)

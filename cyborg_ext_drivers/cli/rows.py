@@ -66,8 +66,8 @@ def why_not(function: PciFunction, view: View) -> str:
         return "What it is cannot be read"
     try:
         parent = function.physical_function
-    except ReadError:
-        parent = None
+    except ReadError as error:
+        return str(error)
     if parent is not None:
         return f"It is a virtual function of {parent}"
     catalog = view.surveyor.catalog

@@ -95,16 +95,16 @@ class Iommu:
         return tuple(sorted(self._tree.names(UNITS) or ()))
 
     @property
-    def firmware_tables(self) -> tuple[str, ...]:
+    def firmware_tables(self) -> tuple[str, ...] | None:
         """The ACPI tables by which firmware offers an IOMMU: DMAR, IVRS or IORT.
 
-        The listing is open to all, the tables to root only.  A listing that cannot be
-        read counts as empty, as on machines without ACPI.
+        Machines without ACPI have none.  ``None`` where they cannot be listed: the answer is
+        only asked for to explain what is wrong anyway.
         """
         try:
             names = self._tree.names(FIRMWARE_TABLES) or ()
         except ReadError:
-            return ()
+            return None
         return tuple(sorted(set(names) & {"DMAR", "IVRS", "IORT"}))
 
     def driver_of(self, group: IommuGroup, member: str) -> str | None:

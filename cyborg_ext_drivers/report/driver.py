@@ -20,6 +20,7 @@ from oslo_log import log
 
 from cyborg_ext_drivers import conf
 from cyborg_ext_drivers.checks.base import Finding, Severity
+from cyborg_ext_drivers.errors import ConfigurationFileError
 from cyborg_ext_drivers.families.base import Family
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.report import adapter, contract
@@ -43,6 +44,11 @@ class ExtDriver(GenericDriver):
             agent then does not start.
         """
         options = conf.load(CONF)
+        try:
+            options = conf.with_nova(options)
+        except ConfigurationFileError as error:
+            # Its owner is Nova; who runs the agent may often not read it.
+            LOG.info("Not checked whether Nova claims a card: %s", error)
         # Whatever the options say: who runs this has loaded it.
         enabled = (*(options.enabled_drivers or ()), self.family.driver)
         self._surveyor = Surveyor(dataclasses.replace(options, enabled_drivers=enabled))
@@ -112,7 +118,7 @@ class ExtDriver(GenericDriver):
             return
         for finding in _worth_saying(assessment):
             LOG.warning("%s is reported. %s", name, finding)
-        if not assessment.findings:
+        if not _worth_saying(assessment):
             LOG.info("%s is reported again", name)
 
 

@@ -299,12 +299,12 @@ def test_an_ignored_finding_stays_visible_and_no_longer_skips(diagnose, tmp_path
     assert [f["ignored"] for f in row["findings"] if f["code"] == "console-device"] == [True]
 
 
-def test_watch_ends_after_so_many_seconds_and_tells_what_changed(tmp_path):
+def test_watch_tells_what_changed():
     """Where udev does not speak of the host, it looks every second."""
     with FakeHost.named("two-t4") as fake:
         command = [sys.executable, "-m", "cyborg_ext_drivers.cli.app", "watch"]
         watching = subprocess.Popen(
-            [*command, "--host-root", str(fake.root), "-f", "json", "--for", "6"],
+            [*command, "--host-root", str(fake.root), "-f", "json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -322,6 +322,11 @@ def test_watch_ends_after_so_many_seconds_and_tells_what_changed(tmp_path):
     assert change["reason"] == "no-iommu-group"
 
 
+def test_watch_ends_after_so_many_seconds(diagnose):
+    code, out, _ = diagnose("watch", "--fake", "two-t4", "--for", "0.1")
+    assert (code, out) == (0, "")
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["host", "--all"], ["traits"], ["codes"], ["watch", "--for", "0"]]
 )
@@ -332,22 +337,27 @@ def test_on_this_very_machine_it_gives_an_answer(arguments):
         text=True,
         timeout=120,
     )
-    assert done.returncode in (0, 1, 2)
     assert "Traceback" not in done.stderr
     if done.returncode == 2:
         assert "cannot be listed" in done.stderr or "cannot be used" in done.stderr
+    else:
+        assert done.stdout or arguments[:1] == ["watch"]
 
 
 def test_it_needs_neither_cyborg_nor_pyudev_nor_pynvml(tmp_path):
     """What is not installed cannot be imported; a stand-in that fails says the same."""
     for name in ("cyborg", "pyudev", "pynvml", "fixtures"):
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('no {name} here')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "cyborg_ext_drivers.cli.app", "host", "--all"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode in (0, 1, 2)
-    assert "Traceback" not in done.stderr
+    with FakeHost.named("two-t4") as fake:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "cyborg_ext_drivers.cli.app", "host"),
+                *("--host-root", str(fake.root), "-f", "json"),
+            ],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    assert [row["verdict"] for row in json.loads(done.stdout)] == ["reported", "reported"]
