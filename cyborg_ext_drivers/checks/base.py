@@ -10,107 +10,35 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a check is, and what it can say.
+"""What a check is: it examines one accelerator and yields findings and passes.
 
-A check examines one accelerator and yields findings and passes.  Each finding has a
-:class:`Code`, and title, explanation and remedy of a code are written once, beside the check
-that uses it: the command, its list of codes and the manual are made from there.  Codes are
-public and never renamed.  Checks register under the entry point ``cyborg_ext_drivers.check``.
+What it can say is in :mod:`cyborg_ext_drivers.checks.findings`.  Checks register under the
+entry point ``cyborg_ext_drivers.check``.
 
 Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
 """
 
 import abc
 import dataclasses
-import enum
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Catalog
+from cyborg_ext_drivers.checks.findings import Code, Evidence, Finding, Passed, Severity
 from cyborg_ext_drivers.families.base import Accelerator, Family
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
 
-
-class Severity(enum.Enum):
-    """What a finding does to the accelerator."""
-
-    BLOCKER = "blocker"
-    WARNING = "warning"
-    INFO = "info"
-
-    def __str__(self) -> str:
-        return self.value
-
-
-class Evidence(NamedTuple):
-    """The very path and value that decided."""
-
-    path: str
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.path} = {self.value}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """Something about an accelerator that the operator should know."""
-
-    code: "Code"
-    address: PciAddress | None
-    message: str
-    evidence: tuple[Evidence, ...]
-    remedy: str
-    #: The operator takes it upon himself ([ext_drivers] ignore_findings).
-    is_ignored: bool = False
-
-    @property
-    def severity(self) -> Severity:
-        """What it does to the accelerator."""
-        return self.code.severity
-
-    @property
-    def is_blocker(self) -> bool:
-        """Whether it keeps the accelerator from being reported."""
-        return self.code.severity is Severity.BLOCKER and not self.is_ignored
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}. {self.remedy}"
-
-
-class Passed(NamedTuple):
-    """A question that was asked and answered well: which, and by what."""
-
-    code: "Code"
-    evidence: tuple[tuple[str, object], ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Code:
-    """One kind of finding: ``iommu-disabled``."""
-
-    name: str
-    severity: Severity
-    title: str
-    explanation: str
-    remedy: str
-
-    def finding(
-        self,
-        address: PciAddress | None,
-        message: str,
-        *evidence: tuple[str, object],
-        remedy: str | None = None,
-    ) -> Finding:
-        """Return a finding of this kind; *remedy* where the general one does not fit."""
-        shown = tuple(Evidence(path, str(value)) for path, value in evidence)
-        return Finding(self, address, message, shown, remedy or self.remedy)
-
-    def __str__(self) -> str:
-        return self.name
+__all__ = [
+    "Check",
+    "Code",
+    "Evidence",
+    "Finding",
+    "Passed",
+    "Severity",
+    "Surroundings",
+]
 
 
 @dataclasses.dataclass(frozen=True)

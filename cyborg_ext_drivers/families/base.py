@@ -22,67 +22,13 @@ Next stop: :mod:`cyborg_ext_drivers.families.nvidia`.
 """
 
 import abc
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from cyborg_ext_drivers import traits
-from cyborg_ext_drivers.address import PciAddress
-from cyborg_ext_drivers.catalog import Product
-from cyborg_ext_drivers.host.pci import Identity, PciFunction
+from cyborg_ext_drivers.families.accelerator import Accelerator, AttachHandle, Deployable
+from cyborg_ext_drivers.host.pci import Identity
 
-
-class AttachHandle(NamedTuple):
-    """What one instance gets: the address that libvirt attaches."""
-
-    address: PciAddress
-    type: str = "PCI"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deployable:
-    """What is scheduled: one Placement resource provider with equal attach handles."""
-
-    address: PciAddress
-    resource_class: str
-    traits: tuple[str, ...]
-    handles: tuple[AttachHandle, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Accelerator:
-    """One card, Cyborg's device: ``0000:3b:00.0 (Tesla T4)``."""
-
-    family: "Family"
-    #: The function by which the card is managed, and by which Cyborg knows it.
-    function: PciFunction
-    vendor: str
-    product: Product | None
-    #: Other functions in the card's slot: audio, USB, UCSI.
-    companions: tuple[PciFunction, ...] = ()
-
-    @property
-    def address(self) -> PciAddress:
-        """The address of the managing function."""
-        return self.function.address
-
-    @property
-    def identity(self) -> Identity:
-        """What the managing function is."""
-        assert self.function.identity is not None
-        return self.function.identity
-
-    @property
-    def model(self) -> str | None:
-        """The catalogue's model token, ``None`` for a card that it cannot name."""
-        return self.product.model if self.product else None
-
-    @property
-    def name(self) -> str:
-        """What people call the card."""
-        return self.product.name if self.product else f"{self.vendor} {self.identity.id.device}"
-
-    def __str__(self) -> str:
-        return f"{self.function} ({self.name})"
+__all__ = ["Accelerator", "AttachHandle", "Deployable", "Family"]
 
 
 class Family(abc.ABC):

@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A card, and what of it can be scheduled and attached."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.catalog import Product
+from cyborg_ext_drivers.host.pci import Identity, PciFunction
+
+if TYPE_CHECKING:
+    from cyborg_ext_drivers.families.base import Family
+
+
+class AttachHandle(NamedTuple):
+    """What one instance gets: the address that libvirt attaches."""
+
+    address: PciAddress
+    type: str = "PCI"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deployable:
+    """What is scheduled: one Placement resource provider with equal attach handles."""
+
+    address: PciAddress
+    resource_class: str
+    traits: tuple[str, ...]
+    handles: tuple[AttachHandle, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """One card, Cyborg's device: ``0000:3b:00.0 (Tesla T4)``."""
+
+    family: Family
+    #: The function by which the card is managed, and by which Cyborg knows it.
+    function: PciFunction
+    vendor: str
+    product: Product | None
+    #: Other functions in the card's slot: audio, USB, UCSI.
+    companions: tuple[PciFunction, ...] = ()
+
+    @property
+    def address(self) -> PciAddress:
+        """The address of the managing function."""
+        return self.function.address
+
+    @property
+    def identity(self) -> Identity:
+        """What the managing function is."""
+        assert self.function.identity is not None
+        return self.function.identity
+
+    @property
+    def model(self) -> str | None:
+        """The catalogue's model token, ``None`` for a card that it cannot name."""
+        return self.product.model if self.product else None
+
+    @property
+    def name(self) -> str:
+        """What people call the card."""
+        return self.product.name if self.product else f"{self.vendor} {self.identity.id.device}"
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.name})"
