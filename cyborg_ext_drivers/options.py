@@ -19,7 +19,7 @@ import re
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.errors import ExtDriversError
-from cyborg_ext_drivers.host.pci import Identity
+from cyborg_ext_drivers.host.identity import Identity
 
 _GLOB = r"[0-9a-f*?\[\]!-]+"
 _WILD = r"[0-9a-f]*[*?\[][0-9a-f*?\[\]!-]*"

@@ -34,7 +34,9 @@ from cyborg_ext_drivers.checks.reading import UNREADABLE, unreadable
 from cyborg_ext_drivers.errors import ConfigurationError, ReadError
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
 from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.host.pci import Identity, PciFunction, PciFunctions
+from cyborg_ext_drivers.host.bus import PciFunctions
+from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.host.sysfs import Trace
 from cyborg_ext_drivers.options import Options
 

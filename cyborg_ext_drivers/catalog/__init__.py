@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import CatalogError
-from cyborg_ext_drivers.host.pci import Identity
+from cyborg_ext_drivers.host.identity import Identity
 
 __all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "load"]
 

@@ -24,7 +24,7 @@ import re
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import ExtDriversError
-from cyborg_ext_drivers.host.pci import PciId
+from cyborg_ext_drivers.host.identity import PciId
 
 _PARTS = ("domain", "bus", "slot", "function")
 _LIMITS = (0xFFFF, 0xFF, 0x1F, 0x7)

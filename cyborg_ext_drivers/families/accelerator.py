@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Product
-from cyborg_ext_drivers.host.pci import Identity, PciFunction
+from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.host.pci import PciFunction
 
 if TYPE_CHECKING:
     from cyborg_ext_drivers.families.base import Family

@@ -26,7 +26,7 @@ from typing import ClassVar
 
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.families.accelerator import Accelerator, AttachHandle, Deployable
-from cyborg_ext_drivers.host.pci import Identity
+from cyborg_ext_drivers.host.identity import Identity
 
 __all__ = ["Accelerator", "AttachHandle", "Deployable", "Family"]
 

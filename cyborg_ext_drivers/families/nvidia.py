@@ -21,7 +21,7 @@ Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
 
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.families.base import Family
-from cyborg_ext_drivers.host.pci import Identity
+from cyborg_ext_drivers.host.identity import Identity
 
 
 class NvidiaFamily(Family):

@@ -15,9 +15,9 @@
 import functools
 import os
 
+from cyborg_ext_drivers.host.bus import PciFunctions, walk
 from cyborg_ext_drivers.host.iommu import Iommu
 from cyborg_ext_drivers.host.kernel import Kernel
-from cyborg_ext_drivers.host.pci import PciFunctions, walk
 from cyborg_ext_drivers.host.sysfs import Tree
 from cyborg_ext_drivers.host.udev import Udev
 

@@ -18,7 +18,8 @@ without an active IOMMU has an empty or no ``iommu_groups``.
 """
 
 from cyborg_ext_drivers.errors import ReadError
-from cyborg_ext_drivers.host.sysfs import Directory, Tree
+from cyborg_ext_drivers.host.directory import Directory
+from cyborg_ext_drivers.host.sysfs import Tree
 
 GROUPS = "/sys/kernel/iommu_groups"
 UNITS = "/sys/class/iommu"

@@ -23,7 +23,7 @@ from cyborg_ext_drivers import catalog
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import schema
 from cyborg_ext_drivers.errors import CatalogError
-from cyborg_ext_drivers.host.pci import Identity, PciClass, PciId
+from cyborg_ext_drivers.host.identity import Identity, PciClass, PciId
 
 ADDRESS = PciAddress(0, 0x3B, 0, 0)
 T4 = '{id: "10de:1eb8", kind: GPU, model: T4, name: Tesla T4}'

@@ -22,7 +22,7 @@ from oslo_config import cfg
 from cyborg_ext_drivers import conf
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.errors import ConfigurationError, ConfigurationFileError
-from cyborg_ext_drivers.host.pci import Identity, PciClass, PciId
+from cyborg_ext_drivers.host.identity import Identity, PciClass, PciId
 from cyborg_ext_drivers.options import InvalidSelector, Options, Selector
 
 T4 = PciAddress(0, 0x3B, 0, 0)

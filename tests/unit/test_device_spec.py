@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from cyborg_ext_drivers import conf
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.device_spec import InvalidDeviceSpec, parse
-from cyborg_ext_drivers.host.pci import PciId
+from cyborg_ext_drivers.host.identity import PciId
 
 T4 = PciId("10de", "1eb8")
 CARD = PciAddress.parse("0000:3b:00.0")

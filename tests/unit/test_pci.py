@@ -19,7 +19,8 @@ import pytest
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.errors import EnumerationError, Malformed, ReadError, Unreadable
 from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.host.pci import DEVICES, PciClass, PciId
+from cyborg_ext_drivers.host.identity import PciClass, PciId
+from cyborg_ext_drivers.host.pci import DEVICES
 from cyborg_ext_drivers.testing import FakeHost
 
 T4 = "0000:3b:00.0"

@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cyborg_ext_drivers.errors import Malformed, ReadError, Unreadable
-from cyborg_ext_drivers.host.sysfs import Tree, shown
+from cyborg_ext_drivers.host.directory import shown
+from cyborg_ext_drivers.host.sysfs import Tree
 
 CARD = "/sys/devices/pci0000:3a/0000:3b:00.0"
 BUS = "/sys/bus/pci/devices"
