@@ -204,7 +204,9 @@ def _parse(conf: cfg.ConfigOpts, files: list[str]) -> None:
             with open(path):
                 pass
         except OSError as error:
-            raise ConfigurationFileError(path, error.strerror or "it cannot be read") from None
+            raise ConfigurationFileError(
+                path, error.strerror or "it cannot be read", isinstance(error, PermissionError)
+            ) from None
     try:
         conf([], default_config_files=files, default_config_dirs=[])
     except cfg.ConfigFileParseError as error:

@@ -104,10 +104,12 @@ class ConfigurationError(ExtDriversError):
 class ConfigurationFileError(ExtDriversError):
     """A configuration file cannot be read, or is no configuration file."""
 
-    def __init__(self, path: str, reason: str):
+    def __init__(self, path: str, reason: str, is_denied: bool = False):
         self.path = path
         self.reason = reason
-        super().__init__(path, reason)
+        #: Whether it is there and merely not for this user to read.
+        self.is_denied = is_denied
+        super().__init__(path, reason, is_denied)
 
     def __str__(self) -> str:
         return f"The configuration file {self.path} cannot be used: {self.reason}"

@@ -24,7 +24,9 @@ from cyborg_ext_drivers.host.identity import Identity
 _GLOB = r"[0-9a-f*?\[\]!-]+"
 _WILD = r"[0-9a-f]*[*?\[][0-9a-f*?\[\]!-]*"
 _ID = re.compile(f"(?:[0-9a-f]{{4}}|{_WILD}):(?:[0-9a-f]{{4}}|{_WILD})")
-_ADDRESS = re.compile(rf"(?:(?:{_GLOB}:)?{_GLOB}:)?{_GLOB}\.{_GLOB}|{_GLOB}:{_GLOB}:{_GLOB}")
+_ADDRESS = re.compile(
+    rf"0000:\*|(?:(?:{_GLOB}:)?{_GLOB}:)?{_GLOB}\.{_GLOB}|{_GLOB}:{_GLOB}:{_GLOB}"
+)
 
 
 class InvalidSelector(ExtDriversError, ValueError):
@@ -36,6 +38,7 @@ class Selector:
     """Some PCI functions: an address (``0000:3b:*``) or ids (``10de:1eb8``), with globs."""
 
     text: str
+    is_id: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Selector":
@@ -46,7 +49,7 @@ class Selector:
         plain = text.strip().lower()
         if _ID.fullmatch(plain) and not plain.startswith("0000:"):
             # No vendor is 0000; who writes that means a domain.
-            return cls(plain)
+            return cls(plain, is_id=True)
         if not _ADDRESS.fullmatch(plain):
             raise InvalidSelector(
                 f"{text!r} is neither a PCI address (0000:3b:00.0, 0000:3b:*) nor vendor:device "
@@ -57,11 +60,12 @@ class Selector:
                 return cls(str(PciAddress.parse(plain)))
             except ValueError as error:
                 raise InvalidSelector(str(error)) from None
-        return cls(plain if plain.count(":") == 2 else f"0000:{plain}")
+        is_whole = plain.count(":") == 2 or plain.startswith(("*", "0000:"))
+        return cls(plain if is_whole else f"0000:{plain}")
 
     def matches(self, address: PciAddress, identity: Identity) -> bool:
         """Return whether a function is one of these."""
-        subject = str(identity.id) if self.text.count(":") == 1 else str(address)
+        subject = str(identity.id) if self.is_id else str(address)
         return fnmatch.fnmatchcase(subject, self.text)
 
     def __str__(self) -> str:

@@ -31,6 +31,7 @@ from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
 from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
 from cyborg_ext_drivers.checks.reading import UNREADABLE, unreadable
+from cyborg_ext_drivers.checks.sriov import VFS_ENABLED
 from cyborg_ext_drivers.errors import ConfigurationError, ReadError
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
 from cyborg_ext_drivers.host import Host
@@ -158,7 +159,8 @@ class Surveyor:
         assessed = memory.recall(
             host, names, lambda function: self._assess(function, chosen, surroundings)
         )
-        return Survey(tuple(assessed))
+        named = _virtual_functions_of(assessed)
+        return Survey(tuple(each for each in assessed if each.address not in named))
 
     def _is_candidate(self, identity: Identity) -> bool:
         return identity.pci_class.is_accelerator or self.catalog.is_candidate(identity)
@@ -273,7 +275,7 @@ class _Memory:
                     assessment = assess(function) if function is not None else None
             if assessment is not None:
                 assessed.append(assessment)
-                if assessment.reason is None:
+                if assessment.reason is None and trace.is_lasting:
                     self._conclusions[name] = trace, assessment
         return assessed
 
@@ -284,6 +286,12 @@ def survey(host: Host, options: Options | None = None) -> Survey:
     :raises EnumerationError: when the host's PCI functions cannot be listed.
     """
     return Surveyor(options).survey(host)
+
+
+def _virtual_functions_of(assessed: list[Assessment]) -> set[PciAddress]:
+    """Return the functions that a physical one names as its own, whatever they say."""
+    divided = (each for each in assessed if any(f.code is VFS_ENABLED for f in each.findings))
+    return {address for each in divided for address in each.function.virtual_functions}
 
 
 def _family(families: tuple[Family, ...], identity: Identity) -> Family | None:

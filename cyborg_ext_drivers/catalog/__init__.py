@@ -33,10 +33,11 @@ from collections.abc import Iterable, Iterator
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import CatalogError
-from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.host.identity import Identity, PciId
 
 __all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "load"]
 
+_NO_SUBSYSTEM = PciId("0000", "0000")
 _SECTION = re.compile(r"^(\w+):\n", re.MULTILINE)
 _VENDOR = re.compile(r'^  "([0-9a-f]{4})": (\w+)$', re.MULTILINE)
 _DECODER = json.JSONDecoder()
@@ -110,7 +111,8 @@ class Layer:
         subsystem = str(identity.subsystem)
         exact = [entry for entry in entries if entry.get("subsystem") == subsystem]
         general = [entry for entry in entries if "subsystem" not in entry]
-        if exact or general:
+        is_told = identity.subsystem not in (None, _NO_SUBSYSTEM)
+        if exact or (general and (is_told or len(general) == len(entries))):
             return _product((exact or general)[-1], revision)
         names = sorted({entry["name"] for entry in entries})
         return Product(entries[0]["kind"], None, " or ".join(names), is_undecided=True)

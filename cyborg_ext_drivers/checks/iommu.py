@@ -202,8 +202,8 @@ def members_of(group: IommuGroup, surroundings: Surroundings) -> tuple[str, ...]
     if group.members is not None:
         return group.members
     # A copy of a host may lack /sys/kernel; the functions' own links say the same.
-    functions = surroundings.host.functions
-    return tuple(function.name for function in functions if function.iommu_group == group.number)
+    surroundings.host.tree.doubt()
+    return surroundings.host.functions.by_group.get(group.number, ())
 
 
 def _member(
@@ -219,17 +219,27 @@ def _member(
             f"It shares IOMMU group {group.number} with {name}, which the host's driver "
             f"{driver} holds",
             (f"{group.path}/{name}/driver", driver),
-            remedy=f"Bind {name} to vfio-pci as well. " + IOMMU_GROUP_SHARED.remedy
-            if is_accelerator
-            else None,
+            remedy=_remedy_for(name, function, driver, is_accelerator),
         )
     if is_accelerator and function.address < accelerator.address:
         return IOMMU_GROUP_SHARED_ACCELERATORS.finding(
             accelerator.address,
-            f"It shares IOMMU group {group.number} with {name}, which is offered instead",
+            f"It shares IOMMU group {group.number} with the accelerator {name}; of a group only "
+            "the one with the lowest address is offered",
             (group.path, " ".join(group.members or (name,))),
         )
     return None
+
+
+def _remedy_for(
+    name: str, function: PciFunction | None, driver: str | None, is_accelerator: bool
+) -> str:
+    """Return what frees a group of a member; never to take a card that the host needs."""
+    if is_accelerator:
+        return f"Bind {name} to vfio-pci as well. {IOMMU_GROUP_SHARED.remedy}"
+    if function and function.identity and function.identity.pci_class.base == "06":
+        return f"Unbind the bridge {name} from {driver}. {IOMMU_GROUP_SHARED.remedy}"
+    return IOMMU_GROUP_SHARED.remedy
 
 
 def _without_group(function: PciFunction, surroundings: Surroundings) -> Finding:
@@ -242,7 +252,10 @@ def _without_group(function: PciFunction, surroundings: Surroundings) -> Finding
     if host.iommu.has_groups or host.iommu.units:
         units = " ".join(host.iommu.units) or "none"
         return NO_IOMMU_GROUP.finding(
-            function.address, "It is in no IOMMU group, though others are", link, (UNITS, units)
+            function.address,
+            "It is in no IOMMU group, though the host has an active IOMMU",
+            link,
+            (UNITS, units),
         )
     message, evidence, remedy = _why_disabled(host.kernel, host.iommu.firmware_tables)
     return IOMMU_DISABLED.finding(
@@ -254,9 +267,10 @@ def _why_disabled(
     kernel: Kernel, tables: tuple[str, ...] | None
 ) -> tuple[str, tuple[str, str], str]:
     """Return why no IOMMU is active, by what evidence, and what to do about it."""
-    for name in ("iommu", "intel_iommu", "amd_iommu"):
+    for name, table in (("iommu", None), ("intel_iommu", "DMAR"), ("amd_iommu", "IVRS")):
         value = kernel.parameter(name)
-        if value is not None and value.split(",")[0] == "off":
+        is_heard = table is None or not tables or table in tables
+        if value is not None and "off" in value.split(",") and is_heard:
             return (
                 f"The IOMMU is switched off on the kernel command line by {name}=off",
                 (COMMAND_LINE, f"{name}={value}"),
@@ -276,6 +290,14 @@ def _why_disabled(
             "needs a virtual IOMMU",
         )
     table = tables[0]
+    if table == "DMAR" and "on" in (kernel.parameter("intel_iommu") or "").split(","):
+        return (
+            "The firmware offers an IOMMU (table DMAR) and the kernel is told to use it, but it "
+            "does not",
+            (COMMAND_LINE, f"intel_iommu={kernel.parameter('intel_iommu')}"),
+            "Look for DMAR in the kernel's log: the firmware's table may be broken, or the kernel "
+            "built without it",
+        )
     return (
         f"The firmware offers an IOMMU (table {table}), but the kernel does not use it",
         (f"{FIRMWARE_TABLES}/{table}", "present"),

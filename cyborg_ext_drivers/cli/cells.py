@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_MOST_COLUMNS = 120
 _STRUCTURED = frozenset(("json", "yaml"))
 
 
@@ -34,6 +35,15 @@ def cell(value: Any, formatter: str, width: int | None = None, keep_words: bool 
     if width is not None:
         lines = [part for line in lines for part in wrapped(line, width, keep_words)]
     return "\n".join(lines)
+
+
+def fits(columns: Sequence[str], made: Sequence[Sequence[str]]) -> bool:
+    """Return whether a table of these rows is no wider than 120 characters."""
+    widths = [
+        max(len(line) for text in column for line in str(text).split("\n"))
+        for column in zip(columns, *made)
+    ]
+    return sum(widths) + 3 * len(widths) + 1 <= _MOST_COLUMNS
 
 
 def wrapped(line: str, width: int, keep_words: bool = False) -> list[str]:

@@ -27,6 +27,7 @@ from cyborg_ext_drivers.cli.host import is_wanting
 from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View
 from cyborg_ext_drivers.errors import ExtDriversError, ReadError
 from cyborg_ext_drivers.host import topology
+from cyborg_ext_drivers.host.iommu import IommuGroup
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.report import contract
 from cyborg_ext_drivers.survey import Assessment, Verdict
@@ -128,14 +129,18 @@ def _or_failure(read):
 def _members(number: int | None, view: View) -> list[dict[str, Any]]:
     if number is None:
         return []
-    members = view.host.iommu.group(number).members or ()
-    return [_member(name, view) for name in members]
+    group = view.host.iommu.group(number)
+    members = group.members
+    if members is None:
+        members = view.host.functions.by_group.get(number, ())
+    return [_member(name, group, view) for name in members]
 
 
-def _member(name: str, view: View) -> dict[str, Any]:
+def _member(name: str, group: IommuGroup, view: View) -> dict[str, Any]:
     function = view.host.functions.get(name)
     if function is None:
-        return {"address": name, "id": None, "class": None, "driver": None}
+        driver = _or_failure(lambda: view.host.iommu.driver_of(group, name))
+        return {"address": name, "id": None, "class": None, "driver": driver}
     identity = function.identity
     return {
         "address": name,

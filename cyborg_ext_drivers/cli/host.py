@@ -80,7 +80,12 @@ class HostCommand(Looking, Lister):
         self._is_upright = parsed_args.formatter == "table" and (
             len(parsed_args.columns or columns) > len(_SHORT)
         )
-        return columns, [self._row(row, columns, parsed_args) for row in shown]
+        # What reads a pipe searches for whole traits and codes, as long as the table fits.
+        keep_words = not self.app.stdout.isatty()
+        made = [self._row(row, columns, parsed_args, keep_words) for row in shown]
+        if keep_words and parsed_args.formatter == "table" and not cells.fits(columns, made):
+            made = [self._row(row, columns, parsed_args, False) for row in shown]
+        return columns, made
 
     def produce_output(self, parsed_args: Namespace, column_names, data) -> int:
         """Print the rows; below a table, what they amount to and what to run next."""
@@ -99,11 +104,15 @@ class HostCommand(Looking, Lister):
             chosen = row if selector is None else tuple(itertools.compress(row, selector))
             self.formatter.emit_one(included, chosen, self.app.stdout, parsed_args)
 
-    def _row(self, row: dict[str, Any], columns: tuple[str, ...], parsed_args: Namespace):
+    def _row(
+        self,
+        row: dict[str, Any],
+        columns: tuple[str, ...],
+        parsed_args: Namespace,
+        keep_words: bool,
+    ) -> tuple:
         formatter = parsed_args.formatter
         shown = row if formatter in ("json", "yaml") else self._for_people(row)
-        # What reads a pipe searches for whole traits and codes; eyes want tables that fit.
-        keep_words = not self.app.stdout.isatty()
         widths = dict.fromkeys(columns, _UPRIGHT_WIDTH) if self._is_upright else _WIDTHS
         return tuple(
             cells.cell(

@@ -59,7 +59,10 @@ class Reporting:
         self.exit_code = GOOD
         try:
             return super().run(parsed_args) or self.exit_code
-        except ExtDriversError as error:
+        except BrokenPipeError:
+            raise
+        except (ExtDriversError, OSError, ValueError) as error:
+            # cliff says ValueError for a column that is not there.
             print(f"{self.app.NAME}: {error}", file=sys.stderr)
             return BROKEN
 
@@ -109,6 +112,8 @@ def _view(root: str | None, files: list[str] | None) -> View:
     try:
         options = conf.with_nova(options)
     except ConfigurationFileError as error:
+        if not error.is_denied:
+            raise
         print(f"Not checked whether Nova claims a card: {error}", file=sys.stderr)
     surveyor = Surveyor(options)
     for fault in surveyor.catalog.faults:

@@ -70,6 +70,8 @@ def why_not(function: PciFunction, view: View) -> str:
         return str(error)
     if parent is not None:
         return f"It is a virtual function of {parent}"
+    if function.is_virtual:
+        return "It is a virtual function"
     catalog = view.surveyor.catalog
     rule = catalog.exclusion(identity, function.address) or catalog.companion(identity)
     if rule is not None:

@@ -115,7 +115,10 @@ class Containment:
         version = (status.st_dev, status.st_ino, status.st_mtime_ns)
         seen = self._seen.get(above)
         if seen is None or seen[0] != version:
-            with os.scandir(real) as entries:
-                links = frozenset(entry.name for entry in entries if entry.is_symlink())
+            try:
+                with os.scandir(real) as entries:
+                    links = frozenset(entry.name for entry in entries if entry.is_symlink())
+            except OSError:
+                return None
             seen = self._seen[above] = (version, links)
         return seen[1]

@@ -31,7 +31,7 @@ from cyborg_ext_drivers.host.identity import Identity, is_nonsense
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.host.sysfs import Tree
 
-_FUNCTION_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_FUNCTION_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
 class PciFunctions:
@@ -68,6 +68,23 @@ class PciFunctions:
                 made.append(self.get(name))
         kept = (f for f in made if f and (f.identity is None or is_wanted(f.identity)))
         return sorted(kept, key=lambda function: function.address)
+
+    @functools.cached_property
+    def by_group(self) -> dict[int, tuple[str, ...]]:
+        """The functions' names by IOMMU group, from their own links.
+
+        For copies of a host that lack /sys/kernel.  A function whose link cannot be read is
+        in none.
+        """
+        groups: dict[int, list[str]] = {}
+        for function in self:
+            try:
+                group = function.iommu_group
+            except ReadError:
+                continue
+            if group is not None:
+                groups.setdefault(group, []).append(function.name)
+        return {group: tuple(sorted(names)) for group, names in groups.items()}
 
     def in_slot_of(self, function: PciFunction) -> tuple[PciFunction, ...]:
         """Return the other functions with the same domain, bus and device."""

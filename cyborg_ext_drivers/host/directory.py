@@ -208,7 +208,8 @@ class Directory:
         """Return what a raw read answers of an entry, of the directory itself for no name."""
         key = ask, name
         if key not in self._answers:
-            real = f"{self.real}/{name}" if name else self.real
+            # The dot follows the link that a function's own directory is on the bus.
+            real = f"{self.real}/{name or '.'}"
             try:
                 self._answers[key] = ask(real)
             except OSError as error:

@@ -139,13 +139,20 @@ class Identity(NamedTuple):
                 raise Malformed(directory.path_of(name), f"0x{found}", f"0x{value}, as in uevent")
 
 
+# Copies and kernels of other makers may leave lines out, or write them in another order.
+_LEGAL = re.compile(rb"PCI_CLASS=[0-9A-Fa-f]{1,6}|PCI_ID=[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}")
+
+
 def is_nonsense(uevent: bytes) -> bool:
     """Tell nonsense from a ``uevent`` that merely lacks the PCI lines, as in some copies.
 
     To be asked of one that gives no identity.
     """
-    lines = uevent.splitlines()
-    return any(b"=" not in line or line.startswith((b"PCI_CLASS", b"PCI_ID")) for line in lines)
+    return any(
+        b"=" not in line
+        or (line.startswith((b"PCI_CLASS", b"PCI_ID")) and not _LEGAL.fullmatch(line))
+        for line in uevent.splitlines()
+    )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -202,7 +202,8 @@ class PciFunction:
 
         :raises ReadError: when a link cannot be read.
         """
-        if self.directory.link("virtfn0") is None:
+        # While they are taken away, the first one goes before the others.
+        if self.directory.link("virtfn0") is None and not self.directory.has("sriov_totalvfs"):
             return ()
         names = self.directory.names() or ()
         numbers = filter(None, map(_VIRTUAL_FUNCTION.fullmatch, names))

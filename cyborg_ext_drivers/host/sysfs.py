@@ -66,6 +66,11 @@ class Tree:
         finally:
             self._traces.pop()
 
+    def doubt(self) -> None:
+        """Note that a conclusion rests on more than can be traced, so it is not to be kept."""
+        for trace in self._traces:
+            trace.is_lasting = False
+
     def note(self, function: str, uevent: object) -> None:
         """Note that a conclusion rests on what the bus said of a function."""
         for trace in self._traces:
@@ -184,9 +189,10 @@ class Tree:
 class Trace:
     """All that was read to come to a conclusion."""
 
-    __slots__ = ("directories", "functions")
+    __slots__ = ("directories", "functions", "is_lasting")
 
     def __init__(self) -> None:
+        self.is_lasting = True
         self.directories: dict[str, Directory] = {}
         self.functions: dict[str, object] = {}
 

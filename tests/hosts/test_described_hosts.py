@@ -14,6 +14,7 @@
 
 import dataclasses
 import random
+import shutil
 
 import pytest
 
@@ -170,6 +171,41 @@ def test_what_changes_between_two_surveys_is_seen():
                 change()
                 reported = surveyor.survey(host.again()).reported
                 assert [str(a.address) for a in reported] == [second]
+
+
+def test_virtual_functions_are_never_cards_even_when_only_the_physical_one_knows(surveyor):
+    with FakeHost() as fake:
+        fake.add_function(
+            "0000:3b:00.0", vendor="10de", device="20f1", class_="030200", sriov_totalvfs=4
+        )
+        virtual = fake.enable_virtual_functions("0000:3b:00.0", 2)
+        for address in virtual:
+            fake.remove_attribute(address, "physfn")
+            fake.remove_attribute(address, "config")
+        fake.remove_attribute("0000:3b:00.0", "virtfn0")
+        survey = surveyor.survey(Host(fake.root))
+    reasons = {str(a.address): str(a.reason.code) for a in survey.skipped}
+    assert reasons["0000:3b:00.0"] == "vfs-enabled"
+    assert str(virtual[1]) not in {str(a.address) for a in survey.assessments}
+
+
+def test_groups_are_known_from_the_functions_links_where_the_listing_is_lost():
+    surveyor = Surveyor()
+    nic = "0000:e1:00.0"
+    with FakeHost.named("two-t4") as fake:
+        fake.add_function(
+            nic, vendor="15b3", device="1021", class_="020000", driver="mlx5_core", iommu_group=99
+        )
+        shutil.rmtree(fake.path("/sys/kernel/iommu_groups"))
+        host = Host(fake.root)
+        first = surveyor.survey(host.again()).reported[0]
+        assert len(surveyor.survey(host.again()).reported) == 2
+        link = fake.path(f"/sys/bus/pci/devices/{nic}/iommu_group")
+        link.unlink()
+        link.symlink_to(f"../../../kernel/iommu_groups/{first.function.iommu_group}")
+        (skipped,) = surveyor.survey(host.again()).skipped
+    assert skipped.address == first.address
+    assert str(skipped.reason.code) == "iommu-group-shared"
 
 
 def test_a_neighbour_that_the_host_takes_is_seen_by_the_next_survey():

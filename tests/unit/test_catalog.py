@@ -143,7 +143,13 @@ devices:
 
 @pytest.mark.parametrize(
     ("subsystem", "model"),
-    [("10de:0001", "SPECIAL"), ("10de:0002", "PLAIN"), (None, "PLAIN")],
+    [
+        ("10de:0001", "SPECIAL"),
+        ("10de:0002", "PLAIN"),
+        # Without a subsystem it could be either; that is no reason to guess.
+        (None, None),
+        ("0000:0000", None),
+    ],
 )
 def test_a_matching_subsystem_wins_over_an_entry_without(load, subsystem, model):
     assert load(mine=SHARED).product(identity("10de:fff0", subsystem)).model == model

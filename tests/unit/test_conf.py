@@ -79,12 +79,12 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
     assert options == Options(
         host_root=str(tmp_path),
         catalog_dir="/etc/mine",
-        include=(Selector("0000:3b:00.0"), Selector("10de:*")),
+        include=(Selector("0000:3b:00.0"), Selector("10de:*", is_id=True)),
         exclude=(Selector("0000:3b:00.1"),),
         vfio_only=True,
         ignore_findings=frozenset(("companion-bound", "console-device")),
         extra_traits=(
-            (Selector("10de:1eb8"), ("CUSTOM_RACK_7", "CUSTOM_CHEAP")),
+            (Selector("10de:1eb8", is_id=True), ("CUSTOM_RACK_7", "CUSTOM_CHEAP")),
             (Selector("0000:5e:*"), ("CUSTOM_RACK_8",)),
         ),
         enabled_drivers=("ext_nvidia_gpu_driver", "nvidia_gpu_driver"),

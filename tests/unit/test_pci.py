@@ -179,12 +179,25 @@ def test_a_uevent_without_the_pci_lines_is_as_good_as_none(fake):
 @pytest.mark.parametrize(
     "content",
     [
+        b"PCI_CLASS=30200\n",
+        b"PCI_ID=10DE:1EB8\nPCI_CLASS=30200\nPCI_SUBSYS_ID=10DE:12A2\n",
+        b"OF_NAME=gpu\nPCI_CLASS=30200\nPCI_ID=10DE:1EB8\nPCI_SLOT_NAME=0000:3b:00.0\n",
+    ],
+)
+def test_a_uevent_of_another_form_is_made_up_for_by_the_id_files(fake, content):
+    fake.set_attribute(T4, "uevent", content)
+    t4 = _function(fake)
+    assert str(t4.identity.id) == "10de:1eb8"
+    assert t4.failure is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
         b"\xff" * 40,
         b"nonsense\n",
         b"PCI_CLASS=zz\nPCI_ID=10DE:1EB8\nPCI_SUBSYS_ID=10DE:12A2\n",
         b"PCI_CLASS=30200\nPCI_ID=10DE\nPCI_SUBSYS_ID=10DE:12A2\n",
-        b"PCI_CLASS=30200\n",
-        b"PCI_ID=10DE:1EB8\nPCI_CLASS=30200\nPCI_SUBSYS_ID=10DE:12A2\n",
     ],
 )
 def test_a_nonsensical_uevent_does_not_hide_the_card_and_is_not_believed(fake, content):
