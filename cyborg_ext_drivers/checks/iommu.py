@@ -33,7 +33,7 @@ from cyborg_ext_drivers.checks.base import (
 from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host.iommu import FIRMWARE_TABLES, GROUPS, UNITS, IommuGroup
 from cyborg_ext_drivers.host.kernel import COMMAND_LINE, Kernel
-from cyborg_ext_drivers.host.pci import PciFunction
+from cyborg_ext_drivers.host.pci import PciFunction, is_vfio
 
 # They declare that DMA is managed elsewhere (driver_managed_dma in their pci_driver).
 _NEUTRAL_DRIVERS = frozenset(("pcieport", "pci-stub"))
@@ -164,7 +164,7 @@ def is_held_by_host(function: PciFunction) -> bool:
 
 def is_neutral(driver: str | None) -> bool:
     """Return whether a member on this driver, or on none, leaves its group free."""
-    return driver is None or driver in _NEUTRAL_DRIVERS or "vfio" in driver
+    return driver is None or driver in _NEUTRAL_DRIVERS or is_vfio(driver)
 
 
 def _interrupts(function: PciFunction, kernel: Kernel) -> Finding | Passed:

@@ -51,6 +51,15 @@ _DRM_CARD = re.compile(r"card\d+")
 _VIRTUAL_FUNCTION = re.compile(r"virtfn(\d+)")
 
 
+def is_vfio(driver: str | None) -> bool:
+    """Return whether a driver, by its name, is vfio-pci or one of its variants.
+
+    Variants have names of their own (``nvgrace_gpu_vfio_pci``); all of them make a
+    ``vfio-dev`` folder (Documentation/ABI/testing/sysfs-devices-vfio-dev).
+    """
+    return driver is not None and "vfio" in driver
+
+
 class PciFunction:
     """One PCI function of the host, read on demand: ``0000:3b:00.0``.
 
@@ -119,12 +128,9 @@ class PciFunction:
     def is_on_vfio(self) -> bool:
         """Whether a vfio driver holds it: vfio-pci or one of its variants.
 
-        Variant drivers have names of their own (``nvgrace_gpu_vfio_pci``); all of them
-        make a ``vfio-dev`` folder (Documentation/ABI/testing/sysfs-devices-vfio-dev).
-
         :raises ReadError: when the driver cannot be read.
         """
-        return self.driver is not None and "vfio" in self.driver
+        return is_vfio(self.driver)
 
     @property
     def revision(self) -> str | None:

@@ -95,7 +95,10 @@ class FunctionDescription:
     @property
     def is_on_vfio(self) -> bool:
         """Whether vfio-pci or one of its variants holds it."""
-        return self.driver is not None and "vfio" in self.driver
+        # Not above: what reads a host logs through oslo.log, and importing this is to be cheap.
+        from cyborg_ext_drivers.host.pci import is_vfio
+
+        return is_vfio(self.driver)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
