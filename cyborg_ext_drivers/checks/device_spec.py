@@ -12,6 +12,9 @@
 
 """Whose the functions are by ``[pci] device_spec`` of nova.conf, by Nova's rules.
 
+``[pci] passthrough_whitelist`` of cyborg.conf, which Cyborg's pci_driver reads, has the same
+rules.
+
 A value is a JSON object or a list of them.  ``vendor_id`` and ``product_id`` are ids or
 ``*``.  ``address`` is a text whose parts may be left out or be ``*``, or an object of regular
 expressions that match from the start.  An address that names one physical function also names

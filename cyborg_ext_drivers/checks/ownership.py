@@ -25,6 +25,11 @@ from cyborg_ext_drivers.options import Options, Selector
 
 LOG = log.getLogger(__name__)
 
+_NOVAS = "nova.conf [pci] device_spec"
+# Cyborg's pci_driver reads it by the rules that Nova has for its own.
+_CYBORGS = "cyborg.conf [pci] passthrough_whitelist"
+_ENABLED = "cyborg.conf [agent] enabled_drivers"
+
 CLAIMED_BY_NOVA = Code(
     "claimed-by-nova",
     Severity.WARNING,
@@ -119,19 +124,17 @@ def _not_set_aside(accelerator: Accelerator) -> Finding:
 
 
 def _claimed(accelerator: Accelerator, options: Options) -> Finding | Passed:
-    for spec in specs(options.nova_device_specs):
-        if spec.matches(accelerator.address, accelerator.identity.id):
-            return CLAIMED_BY_NOVA.finding(
-                accelerator.address,
-                "Nova's [pci] device_spec matches it",
-                ("nova.conf [pci] device_spec", spec.text),
-            )
-    return Passed(CLAIMED_BY_NOVA, (("nova.conf [pci] device_spec", "does not match"),))
+    spec = _matching(_NOVAS, options.nova_device_specs, accelerator)
+    if spec is None:
+        return Passed(CLAIMED_BY_NOVA, ((_NOVAS, "does not match"),))
+    return CLAIMED_BY_NOVA.finding(
+        accelerator.address, "Nova's [pci] device_spec matches it", (_NOVAS, spec.text)
+    )
 
 
 def _enabled(accelerator: Accelerator, enabled: tuple[str, ...]) -> Finding | Passed:
     driver = accelerator.family.driver
-    evidence = ("cyborg.conf [agent] enabled_drivers", ",".join(enabled) or "empty")
+    evidence = (_ENABLED, ",".join(enabled) or "empty")
     if driver in enabled:
         return Passed(DRIVER_NOT_ENABLED, (evidence,))
     return DRIVER_NOT_ENABLED.finding(
@@ -144,22 +147,18 @@ def _enabled(accelerator: Accelerator, enabled: tuple[str, ...]) -> Finding | Pa
 
 def _in_tree(accelerator: Accelerator, options: Options) -> Iterator[Finding | Passed]:
     enabled = options.enabled_drivers or ()
-    others = [
-        driver
-        for driver in accelerator.family.in_tree_drivers(accelerator.identity)
-        if driver in enabled
-    ]
-    if "pci_driver" in enabled and any(
-        spec.matches(accelerator.address, accelerator.identity.id)
-        for spec in specs(options.cyborg_device_specs)
-    ):
-        others.append("pci_driver")
-    evidence = ("cyborg.conf [agent] enabled_drivers", ",".join(enabled) or "empty")
-    for driver in others:
+    evidence = (_ENABLED, ",".join(enabled) or "empty")
+    known = accelerator.family.in_tree_drivers(accelerator.identity)
+    others = {driver: [evidence] for driver in known if driver in enabled}
+    if "pci_driver" in enabled:
+        spec = _matching(_CYBORGS, options.cyborg_device_specs, accelerator)
+        if spec is not None:
+            others["pci_driver"] = [evidence, (_CYBORGS, spec.text)]
+    for driver, reasons in others.items():
         yield IN_TREE_DRIVER_ENABLED.finding(
             accelerator.address,
             f"The in-tree driver {driver} is enabled and reports it too",
-            evidence,
+            *reasons,
             remedy=f"Take {driver} out of [agent] enabled_drivers in cyborg.conf and restart "
             "cyborg-agent; providers and allocations stay",
         )
@@ -167,15 +166,21 @@ def _in_tree(accelerator: Accelerator, options: Options) -> Iterator[Finding | P
         yield Passed(IN_TREE_DRIVER_ENABLED, (evidence,))
 
 
+def _matching(option: str, texts: tuple[str, ...], accelerator: Accelerator) -> DeviceSpec | None:
+    address, pci_id = accelerator.address, accelerator.identity.id
+    return next((spec for spec in specs(option, texts) if spec.matches(address, pci_id)), None)
+
+
 @functools.lru_cache(maxsize=8)
-def specs(texts: tuple[str, ...]) -> tuple[DeviceSpec, ...]:
-    """Return the parsed values of a device_spec option; those that Nova refuses are logged."""
+def specs(option: str, texts: tuple[str, ...]) -> tuple[DeviceSpec, ...]:
+    """Return the parsed values of an option; one that its reader would refuse is logged.
+
+    :param option: file, group and name of the option, for the log.
+    """
     parsed: list[DeviceSpec] = []
     for text in texts:
         try:
             parsed.extend(device_spec.parse(text))
         except InvalidDeviceSpec as error:
-            LOG.warning(
-                "A value of [pci] device_spec that Nova would refuse is left out: %s", error
-            )
+            LOG.warning("A value of %s cannot be used and is left out: %s", option, error)
     return tuple(parsed)
