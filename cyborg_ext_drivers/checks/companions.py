@@ -15,7 +15,7 @@
 from collections.abc import Iterator
 
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
-from cyborg_ext_drivers.checks.iommu import is_held_by_host
+from cyborg_ext_drivers.checks.iommu_group import is_held_by_host
 from cyborg_ext_drivers.families.base import Accelerator
 
 COMPANION_BOUND = Code(

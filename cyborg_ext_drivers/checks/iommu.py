@@ -12,10 +12,7 @@
 
 """Whether an IOMMU lets a virtual machine own the accelerator.
 
-A user can claim an IOMMU group only if no member is bound to a driver that lets the kernel
-do DMA (drivers/iommu/iommu.c, DMA ownership since Linux 5.19; before that
-drivers/vfio/vfio.c gives the same answer in ordinary cases).  libvirt's managed mode moves
-the function that is attached and none of its neighbours.
+Whether the neighbours let it go, :mod:`cyborg_ext_drivers.checks.iommu_group` tells.
 
 Next stop: :mod:`cyborg_ext_drivers.survey`.
 """
@@ -30,13 +27,15 @@ from cyborg_ext_drivers.checks.base import (
     Severity,
     Surroundings,
 )
+from cyborg_ext_drivers.checks.iommu_group import (
+    IOMMU_GROUP_SHARED,
+    IOMMU_GROUP_SHARED_ACCELERATORS,
+    viability,
+)
 from cyborg_ext_drivers.families.base import Accelerator
-from cyborg_ext_drivers.host.iommu import FIRMWARE_TABLES, GROUPS, UNITS, IommuGroup
-from cyborg_ext_drivers.host.kernel import COMMAND_LINE, Kernel
-from cyborg_ext_drivers.host.pci import PciFunction, is_vfio
-
-# They declare that DMA is managed elsewhere (driver_managed_dma in their pci_driver).
-_NEUTRAL_DRIVERS = frozenset(("pcieport", "pci-stub"))
+from cyborg_ext_drivers.host.iommu import FIRMWARE_TABLES, GROUPS, UNITS
+from cyborg_ext_drivers.host.kernel import COMMAND_LINE, HYPERVISOR, Kernel
+from cyborg_ext_drivers.host.pci import PciFunction
 
 IOMMU_DISABLED = Code(
     "iommu-disabled",
@@ -70,25 +69,6 @@ VFIO_NOIOMMU = Code(
     "vfio.enable_unsafe_noiommu_mode made the group. Nothing protects the host's memory, and no "
     "virtual machine can use it (drivers/vfio/group.c).",
     "Enable the IOMMU and switch enable_unsafe_noiommu_mode of the module vfio off",
-)
-IOMMU_GROUP_SHARED = Code(
-    "iommu-group-shared",
-    Severity.BLOCKER,
-    "Another member of the IOMMU group is held by the host",
-    "All members of a group go to one virtual machine or to none. A member that is bound to a "
-    "driver of the host keeps the group from being given away, and libvirt moves only the "
-    "function that is attached.",
-    "Enable ACS in the firmware or move one of the cards to another slot, so that they get "
-    "groups of their own",
-)
-IOMMU_GROUP_SHARED_ACCELERATORS = Code(
-    "iommu-group-shared-accelerators",
-    Severity.BLOCKER,
-    "Another accelerator of the same IOMMU group is offered instead",
-    "One virtual machine owns a whole group, so of several accelerators in a group only one can "
-    "be used at a time. The one with the lowest address is offered.",
-    "Enable ACS in the firmware or move one of the cards to another slot, so that they get "
-    "groups of their own",
 )
 IOMMU_RESERVED_REGION = Code(
     "iommu-reserved-region",
@@ -137,34 +117,21 @@ class IommuCheck(Check):
             return
         yield Passed(NO_IOMMU_GROUP, ((function.path_of("iommu_group"), number),))
         group = surroundings.host.iommu.group(number)
-        if not function.has_iommu and group.name == "vfio-noiommu":
+        if not function.has_iommu and group.is_unprotected:
             yield VFIO_NOIOMMU.finding(
                 function.address,
                 f"IOMMU group {number} protects nothing: VFIO made it without an IOMMU",
-                (f"{GROUPS}/{number}/name", group.name),
+                (group.path_of("name"), group.name),
             )
         direct = [region for region in group.reserved_regions if region[2] == "direct"]
         if direct:
             yield IOMMU_RESERVED_REGION.finding(
                 function.address,
                 f"IOMMU group {number} has a region that must stay mapped one to one",
-                (f"{GROUPS}/{number}/reserved_regions", " ".join(direct[0])),
+                (group.path_of("reserved_regions"), " ".join(direct[0])),
             )
         yield _interrupts(function, surroundings.host.kernel)
-        yield from _viability(accelerator, group, surroundings)
-
-
-def is_held_by_host(function: PciFunction) -> bool:
-    """Return whether a driver of the host keeps the function's group from being given away.
-
-    :raises ReadError: when the driver cannot be read.
-    """
-    return not is_neutral(function.driver)
-
-
-def is_neutral(driver: str | None) -> bool:
-    """Return whether a member on this driver, or on none, leaves its group free."""
-    return driver is None or driver in _NEUTRAL_DRIVERS or is_vfio(driver)
+        yield from viability(accelerator, group, surroundings)
 
 
 def _interrupts(function: PciFunction, kernel: Kernel) -> Finding | Passed:
@@ -179,76 +146,11 @@ def _interrupts(function: PciFunction, kernel: Kernel) -> Finding | Passed:
     )
 
 
-def _viability(
-    accelerator: Accelerator, group: IommuGroup, surroundings: Surroundings
-) -> Iterator[Finding | Passed]:
-    own = {accelerator.function.name, *(function.name for function in accelerator.companions)}
-    others = [name for name in members_of(group, surroundings) if name not in own]
-    is_viable = True
-    for name in others:
-        finding = _member(accelerator, group, name, surroundings)
-        if finding:
-            is_viable = False
-            yield finding
-    if is_viable:
-        yield Passed(IOMMU_GROUP_SHARED, ((group.path, " ".join(group.members or others)),))
-
-
-def members_of(group: IommuGroup, surroundings: Surroundings) -> tuple[str, ...]:
-    """Return the names of a group's members, the function itself included.
-
-    :raises ReadError: when they cannot be read.
-    """
-    if group.members is not None:
-        return group.members
-    # A copy of a host may lack /sys/kernel; the functions' own links say the same.
-    surroundings.host.tree.doubt()
-    return surroundings.host.functions.by_group.get(group.number, ())
-
-
-def _member(
-    accelerator: Accelerator, group: IommuGroup, name: str, surroundings: Surroundings
-) -> Finding | None:
-    host = surroundings.host
-    function = host.functions.get(name)
-    driver = function.driver if function else host.iommu.driver_of(group, name)
-    is_accelerator = function is not None and surroundings.is_accelerator(function)
-    if not is_neutral(driver):
-        return IOMMU_GROUP_SHARED.finding(
-            accelerator.address,
-            f"It shares IOMMU group {group.number} with {name}, which the host's driver "
-            f"{driver} holds",
-            (f"{group.path}/{name}/driver", driver),
-            remedy=_remedy_for(name, function, driver, is_accelerator),
-        )
-    if is_accelerator and function.address < accelerator.address:
-        return IOMMU_GROUP_SHARED_ACCELERATORS.finding(
-            accelerator.address,
-            f"It shares IOMMU group {group.number} with the accelerator {name}; of a group only "
-            "the one with the lowest address is offered",
-            (group.path, " ".join(group.members or (name,))),
-        )
-    return None
-
-
-def _remedy_for(
-    name: str, function: PciFunction | None, driver: str | None, is_accelerator: bool
-) -> str:
-    """Return what frees a group of a member; never to take a card that the host needs."""
-    if is_accelerator:
-        return f"Bind {name} to vfio-pci as well. {IOMMU_GROUP_SHARED.remedy}"
-    if function and function.identity and function.identity.pci_class.base == "06":
-        return f"Unbind the bridge {name} from {driver}. {IOMMU_GROUP_SHARED.remedy}"
-    return IOMMU_GROUP_SHARED.remedy
-
-
 def _without_group(function: PciFunction, surroundings: Surroundings) -> Finding:
     host = surroundings.host
     link = (function.path_of("iommu_group"), "absent")
     if host.kernel.is_xen_host:
-        return XEN_HOST.finding(
-            function.address, "The kernel runs on Xen", ("/sys/hypervisor/type", "xen")
-        )
+        return XEN_HOST.finding(function.address, "The kernel runs on Xen", (HYPERVISOR, "xen"))
     if host.iommu.has_groups or host.iommu.units:
         units = " ".join(host.iommu.units) or "none"
         return NO_IOMMU_GROUP.finding(

@@ -19,11 +19,14 @@ without an active IOMMU has an empty or no ``iommu_groups``.
 
 from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host.directory import Directory
+from cyborg_ext_drivers.host.kernel import MODULES
 from cyborg_ext_drivers.host.sysfs import Tree
 
 GROUPS = "/sys/kernel/iommu_groups"
 UNITS = "/sys/class/iommu"
 FIRMWARE_TABLES = "/sys/firmware/acpi/tables"
+# The name of groups that VFIO makes without an IOMMU (drivers/vfio/group.c).
+_UNPROTECTED = "vfio-noiommu"
 
 
 class IommuGroup:
@@ -36,6 +39,10 @@ class IommuGroup:
         #: group has no listing, as in some copies of a host.
         self.members = members
 
+    def path_of(self, name: str) -> str:
+        """Return the host's path of one file of the group, for evidence."""
+        return self._directory.path_of(name)
+
     @property
     def path(self) -> str:
         """The host's path of the listing of members."""
@@ -43,11 +50,19 @@ class IommuGroup:
 
     @property
     def name(self) -> str | None:
-        """The group's name, ``vfio-noiommu`` for one that protects nothing; mostly absent.
+        """The group's name; mostly absent.
 
         :raises ReadError: when it cannot be read.
         """
         return self._directory.text("name")
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether VFIO made it in its no-IOMMU mode, so that it protects nothing.
+
+        :raises ReadError: when it cannot be told.
+        """
+        return self.name == _UNPROTECTED
 
     @property
     def reserved_regions(self) -> tuple[tuple[str, str, str], ...]:
@@ -82,10 +97,10 @@ class Iommu:
         :raises ReadError: when it cannot be told.
         """
         names = self._tree.names(GROUPS) or ()
-        parameters = self._tree.directory("/sys/module/vfio/parameters")
+        parameters = self._tree.directory(f"{MODULES}/vfio/parameters")
         if not parameters.has("enable_unsafe_noiommu_mode"):
             return bool(names)
-        return any(self._tree.text(f"{GROUPS}/{name}/name") != "vfio-noiommu" for name in names)
+        return any(self._tree.text(f"{GROUPS}/{name}/name") != _UNPROTECTED for name in names)
 
     @property
     def units(self) -> tuple[str, ...]:

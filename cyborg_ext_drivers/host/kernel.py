@@ -24,7 +24,9 @@ from cyborg_ext_drivers.host.sysfs import Tree
 
 COMMAND_LINE = "/proc/cmdline"
 RELEASE = "/proc/sys/kernel/osrelease"
+ARCHITECTURE = "/proc/sys/kernel/arch"
 MODULES = "/sys/module"
+HYPERVISOR = "/sys/hypervisor/type"
 
 # White space within double quotes belongs to the word (lib/cmdline.c next_arg).
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
@@ -50,7 +52,7 @@ class Kernel:
 
         :raises ReadError: when it cannot be read.
         """
-        named = self._tree.text("/proc/sys/kernel/arch")
+        named = self._tree.text(ARCHITECTURE)
         if named is None and self._tree.is_live:
             return os.uname().machine
         return named
@@ -103,7 +105,7 @@ class Kernel:
 
         :raises ReadError: when it cannot be read.
         """
-        return self._tree.text("/sys/hypervisor/type") == "xen"
+        return self._tree.text(HYPERVISOR) == "xen"
 
 
 def parse_command_line(text: str) -> tuple[tuple[str, str | None], ...]:

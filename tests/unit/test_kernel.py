@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cyborg_ext_drivers.errors import Malformed, Unreadable
-from cyborg_ext_drivers.host.kernel import Kernel, parse_command_line
+from cyborg_ext_drivers.host.kernel import HYPERVISOR, Kernel, parse_command_line
 from cyborg_ext_drivers.host.sysfs import Tree
 
 
@@ -81,7 +81,7 @@ def test_modules_and_their_parameters(lay):
 
 @pytest.mark.parametrize(("text", "is_xen"), [("xen\n", True), ("kvm\n", False)])
 def test_only_xen_is_xen(lay, text, is_xen):
-    assert lay({"/sys/hypervisor/type": text}).is_xen_host is is_xen
+    assert lay({HYPERVISOR: text}).is_xen_host is is_xen
 
 
 def test_the_last_value_of_a_parameter_wins(lay):
