@@ -21,17 +21,14 @@ Next stop: :mod:`cyborg_ext_drivers.families.base`.
 """
 
 import functools
-import re
 from collections.abc import Callable, Iterator
 
-from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.address import PciAddress, is_sysfs_name
 from cyborg_ext_drivers.errors import EnumerationError, Malformed, ReadError, Unreadable
 from cyborg_ext_drivers.host.directory import shown
 from cyborg_ext_drivers.host.identity import Identity, is_nonsense
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.host.sysfs import Tree
-
-_FUNCTION_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
 class PciFunctions:
@@ -48,12 +45,7 @@ class PciFunctions:
         self._made: dict[str, PciFunction | None] = {}
 
     def __len__(self) -> int:
-        return len(self.uevents) - len(self.strays)
-
-    @functools.cached_property
-    def strays(self) -> tuple[str, ...]:
-        """Entries of the bus that are named like no PCI function."""
-        return tuple(sorted(name for name in self.uevents if not _FUNCTION_NAME.fullmatch(name)))
+        return sum(map(is_sysfs_name, self.uevents))
 
     def __iter__(self) -> Iterator[PciFunction]:
         yield from self.select(lambda identity: True)
@@ -97,7 +89,7 @@ class PciFunctions:
         name = str(address)
         uevent = self.uevents.get(name)
         self._tree.note(name, uevent)
-        if name not in self.uevents or not _FUNCTION_NAME.fullmatch(name):
+        if name not in self.uevents or not is_sysfs_name(name):
             return None
         if name not in self._made:
             self._made[name] = _look(self._tree, name, uevent)

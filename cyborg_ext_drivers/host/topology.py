@@ -21,10 +21,10 @@ import dataclasses
 import os
 import re
 
+from cyborg_ext_drivers.address import is_sysfs_name
 from cyborg_ext_drivers.errors import Malformed
 from cyborg_ext_drivers.host.pci import PciFunction
 
-_FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _SPEED = re.compile(r"(\d+(?:\.\d+)?) ?GT/s")
 
 
@@ -70,7 +70,7 @@ def parents_of(function: PciFunction) -> tuple[str, ...]:
     :raises ReadError: when the link to its attributes leads nowhere.
     """
     path = os.path.realpath(function.directory.real)
-    parts = [part for part in path.split("/") if _FUNCTION.fullmatch(part)]
+    parts = [part for part in path.split("/") if is_sysfs_name(part)]
     return tuple(part for part in parts if part != function.name)
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.address import InvalidAddress, PciAddress, is_sysfs_name
 from cyborg_ext_drivers.errors import ExtDriversError
 
 T4 = PciAddress(0, 0x3B, 0, 0)
@@ -221,3 +221,15 @@ def test_an_address_can_be_a_key_and_cannot_change():
     assert {T4: "card"}[PciAddress.parse("3b:00.0")] == "card"
     with pytest.raises(AttributeError):
         T4.bus = 1
+
+
+@pytest.mark.parametrize("name", ["0000:3b:00.0", "10000:01:1f.7", "f000:00:00.0"])
+def test_how_sysfs_names_a_function(name):
+    assert is_sysfs_name(name) and str(PciAddress.parse(name)) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["pci0000:3b", "3b:00.0", "0000:3B:00.0", "0000:3b:20.0", "0000:3b:00.8", "notes", ""]
+)
+def test_what_else_lies_there(name):
+    assert not is_sysfs_name(name)

@@ -312,7 +312,6 @@ def test_a_domain_behind_vmd(fake):
     wide = functions.get("10000:01:00.0")
     assert wide.address.is_wide
     assert [function.name for function in functions][-1] == "10000:01:00.0"
-    assert functions.strays == ()
 
 
 def test_functions_come_in_the_order_of_their_numbers(fake):
@@ -517,11 +516,10 @@ def test_the_firmwares_display_of_any_class(fake):
 # The bus
 
 
-def test_entries_that_are_named_like_no_function_are_strays(fake):
+def test_entries_that_are_named_like_no_function_are_left_out(fake):
     for name in ("notes", "0000:3B:00.1", "3b:00.1", "0000:3b:00.8"):
         fake.path(f"{DEVICES}/{name}").symlink_to(f"../../../devices/{name}")
     functions = Host(fake.root).functions
-    assert functions.strays == ("0000:3B:00.1", "0000:3b:00.8", "3b:00.1", "notes")
     assert len(functions) == 2
     assert [function.name for function in functions] == [T4, A40]
     assert functions.get("notes") is None
