@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What udev knows of a PCI function: names for people, device nodes, events.
+"""What udev knows of a PCI function: names for people, events.
 
 udev's names come from a database that changes with a package update, so they are for
 people's eyes only and never part of a report.  udev describes the running machine (or
@@ -37,11 +37,6 @@ class Udev:
     def __init__(self, tree: Tree):
         self._context = _context() if _describes(tree) else None
 
-    @property
-    def is_available(self) -> bool:
-        """Whether udev can be asked about this host."""
-        return self._context is not None
-
     def names(self, address: PciAddress) -> tuple[str | None, str | None]:
         """Return the names of a function's vendor and model, ``None`` where not known."""
         device = self._device(address)
@@ -52,14 +47,6 @@ class Udev:
             properties.get("ID_VENDOR_FROM_DATABASE"),
             properties.get("ID_MODEL_FROM_DATABASE"),
         )
-
-    def device_nodes(self, address: PciAddress) -> tuple[str, ...]:
-        """Return the device nodes below a function, such as ``/dev/dri/card0``, sorted."""
-        device = self._device(address)
-        if device is None:
-            return ()
-        nodes = (child.device_node for child in device.children)
-        return tuple(sorted(node for node in nodes if node))
 
     def changes(self) -> "Changes | None":
         """Return what tells of changes from now on, ``None`` where udev cannot be asked.
