@@ -28,6 +28,7 @@ from oslo_config import cfg
 
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.errors import ConfigurationError, ConfigurationFileError
+from cyborg_ext_drivers.host.text import UnusableFile, read_text
 from cyborg_ext_drivers.options import InvalidSelector, Options, Selector
 
 GROUP = cfg.OptGroup(
@@ -114,6 +115,8 @@ _NOVA_FILES = (
     "etc/nova/nova.conf.d/*.conf",
     "etc/nova/nova-compute.conf.d/*.conf",
 )
+# nova.conf.sample, with all that may be set, has half a MiB.
+_MOST_BYTES = 4 << 20
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -199,19 +202,16 @@ def hostname(conf: cfg.ConfigOpts) -> str:
 
 def _parse(conf: cfg.ConfigOpts, files: list[str]) -> None:
     for path in files:
-        # oslo.config says "not found" for what it may not read as well.
+        # oslo.config waits for a FIFO, and says "not found" for what it may not read as well.
         try:
-            with open(path):
-                pass
-        except OSError as error:
-            raise ConfigurationFileError(
-                path, error.strerror or "it cannot be read", isinstance(error, PermissionError)
-            ) from None
+            read_text(path, _MOST_BYTES)
+        except UnusableFile as error:
+            raise ConfigurationFileError(path, error.reason, error.is_denied) from None
     try:
         conf([], default_config_files=files, default_config_dirs=[])
     except cfg.ConfigFileParseError as error:
         raise ConfigurationFileError(error.config_file, str(error.msg)) from None
-    except (UnicodeDecodeError, cfg.Error) as error:
+    except (ValueError, cfg.Error) as error:
         raise ConfigurationFileError(", ".join(files), str(error)) from None
 
 

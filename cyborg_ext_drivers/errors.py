@@ -16,6 +16,7 @@
 
     ExtDriversError
     ├── address.InvalidAddress        a text that names no PCI function
+    ├── text.UnusableFile             a file that an operator wrote cannot be used
     ├── options.InvalidSelector       a text that selects no PCI functions
     ├── device_spec.InvalidDeviceSpec a value that Nova would refuse
     ├── traits.InvalidTrait           a text that Placement would refuse as a trait

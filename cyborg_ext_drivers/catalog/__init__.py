@@ -28,12 +28,12 @@ import importlib.resources
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import CatalogError
 from cyborg_ext_drivers.host.identity import Identity, PciId
+from cyborg_ext_drivers.host.text import UnusableFile, read_text
 
 __all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "load"]
 
@@ -249,22 +249,9 @@ def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -
 
 def _text_of(path: str) -> str:
     try:
-        # A FIFO in the place of a file must not stop the agent.
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise CatalogError(path, ["it is no regular file"])
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise CatalogError(path, [f"larger than {_MOST_BYTES} bytes"])
-        return data.decode()
-    except UnicodeDecodeError:
-        raise CatalogError(path, ["it is no UTF-8 text"]) from None
-    except OSError as error:
-        raise CatalogError(path, [f"cannot be read: {error.strerror}"]) from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+        return read_text(path, _MOST_BYTES)
+    except UnusableFile as error:
+        raise CatalogError(path, [error.reason]) from None
 
 
 def _rule(entry: dict) -> Rule:

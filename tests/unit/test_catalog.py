@@ -348,8 +348,8 @@ WRONG = {
     "flag that is none": ("memory: !!bool perhaps\n", []),
     "date that is none": ("memory: !!timestamp today\n", []),
     "huge number": (f"devices: [{{id: 0x{'f' * 5000}}}]\n", []),
-    "larger than 1 MiB": ("#" * (1 << 20) + "\n", ["larger than 1048576 bytes"]),
-    "no UTF-8": (b"vendors: {'10de': \xff}\n", ["UTF-8"]),
+    "larger than 1 MiB": ("#" * (1 << 20) + "\n", ["larger than 1 MiB"]),
+    "no UTF-8": (b"vendors: {'10de': \xff}\n", ["line 1", "UTF-8"]),
     "binary": (b"\x00\x01\x02", []),
 }
 
@@ -391,7 +391,11 @@ def _link_to_nothing(path):
     path.symlink_to("nothing")
 
 
-@pytest.mark.parametrize("make", [os.mkdir, _pipe, _link_to_itself, _link_to_nothing])
+def _device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, _pipe, _device, _link_to_itself, _link_to_nothing])
 def test_what_is_no_file_is_named_and_does_not_block(load, tmp_path, make):
     make(tmp_path / "b.yaml")
     loaded = load(a=f"devices: [{OWN}]")

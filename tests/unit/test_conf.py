@@ -12,7 +12,9 @@
 
 """A value that cannot be used stops the agent with the option's name and the value."""
 
+import os
 import socket
+import stat
 
 import pytest
 from hypothesis import given
@@ -194,6 +196,70 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path, text):
     with pytest.raises(ConfigurationFileError, match="cyborg.conf") as caught:
         conf.read([str(path)])
     assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_named_alone_and_with_the_line(tmp_path):
+    (tmp_path / "right.conf").write_text("[agent]\nenabled_drivers = a\n")
+    (tmp_path / "wrong.conf").write_bytes("[DEFAULT]\n# é\nhost = a\xe9\n".encode("latin-1"))
+    with pytest.raises(ConfigurationFileError) as caught:
+        conf.read([str(tmp_path / "right.conf"), str(tmp_path / "wrong.conf")])
+    assert caught.value.path == str(tmp_path / "wrong.conf")
+    assert "line 2" in caught.value.reason
+
+
+def _directory(path):
+    path.mkdir()
+
+
+def _fifo(path):
+    os.mkfifo(path)
+
+
+def _socket(path):
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+def _device(path):
+    path.symlink_to("/dev/zero")
+
+
+def _without_end(path):
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+
+
+NO_FILES = pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_directory, "it is a directory"),
+        (_fifo, "it is a FIFO"),
+        (_socket, "it is a socket"),
+        (_device, "it is a device"),
+        (_without_end, "larger than 4 MiB"),
+    ],
+)
+
+
+@NO_FILES
+def test_what_is_no_file_of_reasonable_size_is_named_and_not_waited_for(tmp_path, make, reason):
+    path = tmp_path / "cyborg.conf"
+    make(path)
+    with pytest.raises(ConfigurationFileError, match=reason) as caught:
+        conf.read([str(path)])
+    assert caught.value.path == str(path)
+
+
+@NO_FILES
+def test_the_same_among_the_files_of_nova(tmp_path, make, reason):
+    lay(tmp_path, "/etc/nova/nova.conf.d/10.conf", "")
+    make(tmp_path / "etc/nova/nova.conf.d/20.conf")
+    with pytest.raises(ConfigurationFileError, match=f"20.conf .*{reason}"):
+        conf.nova_device_specs(str(tmp_path))
+
+
+def test_dev_null_stands_for_no_configuration():
+    options = conf.load(conf.read([os.devnull]))
+    assert options == Options(enabled_drivers=("fake_driver",))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
