@@ -30,6 +30,8 @@ A file maps PCI ids to what they are.  Top-level keys:
     shown among them.
 """
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -119,6 +121,13 @@ SCHEMA = {
     "additionalProperties": False,
 }
 
+# The schema's own values nest 5 deep and have up to 120 characters.  More than so much is a
+# mistake or an attack: PyYAML recurses over nesting, and a number of a MiB takes it a minute.
+_MOST_DEPTH = 16
+_MOST_CHARACTERS = 1000
+_MOST_FAULTS = 20
+_MOST_OF_A_FAULT = 300
+
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -130,25 +139,61 @@ def parse(text: str) -> Any:
 def parse_checked(path: str, text: str) -> dict[str, Any]:
     """Return what a catalogue file holds, after checking it against the schema.
 
-    :raises CatalogError: when it is no YAML or breaks the schema; names every fault.
+    :raises CatalogError: when it is no YAML or breaks the schema; names every fault, up to
+        twenty.
     """
+    document = None
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader)):
-            raise CatalogError(path, ["aliases (*name) are not allowed; write the value out"])
-        node = yaml.compose(text, Loader=_Loader)
-        document = parse(text)
-        if document is None:
-            return {}
-        lines = _Lines(node)
-        faults = lines.duplicates + _schema_faults(document, lines)
+        faults = list(itertools.islice(_excesses(text), 1))
+        if not faults:
+            document = parse(text)
+        if document is not None:
+            lines = _Lines(yaml.compose(text, Loader=_Loader))
+            faults = [*lines.duplicates, *_schema_faults(document, lines)]
     except yaml.YAMLError as error:
-        raise CatalogError(path, [_yaml_fault(error)]) from None
+        faults = [_yaml_fault(error)]
     # PyYAML lets what a wrong value of an explicit tag makes of it through: !!int "".
-    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
-        raise CatalogError(path, [f"it is no YAML that can be used ({error})"]) from None
+    except _OF_WRONG_VALUES as error:
+        faults = [f"it is no YAML that can be used ({error})"]
     if faults:
-        raise CatalogError(path, faults)
-    return document
+        raise CatalogError(path, _shown(faults))
+    return document or {}
+
+
+_OF_WRONG_VALUES = (
+    ValueError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
+def _excesses(text: str) -> Iterator[str]:
+    """Yield what no catalogue file has and what it would be costly to read on for."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            yield f"line {line}: aliases (*name) are not allowed; write the value out"
+        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > _MOST_CHARACTERS:
+            yield f"line {line}: a value has more than {_MOST_CHARACTERS} characters"
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MOST_DEPTH:
+                yield f"line {line}: lists and maps are nested more than {_MOST_DEPTH} deep"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _shown(faults: list[str]) -> list[str]:
+    """Return so many faults, and so much of each, as a person reads."""
+    short = [
+        f if len(f) <= _MOST_OF_A_FAULT else f"{f[:_MOST_OF_A_FAULT]}..."
+        for f in faults[:_MOST_FAULTS]
+    ]
+    return [*short, "and more"] if len(faults) > _MOST_FAULTS else short
 
 
 def _yaml_fault(error: yaml.YAMLError) -> str:
@@ -162,7 +207,8 @@ def _schema_faults(document: Any, lines: "_Lines") -> list[str]:
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(SCHEMA)
-    errors = sorted(validator.iter_errors(document), key=lambda error: list(map(str, error.path)))
+    found = itertools.islice(validator.iter_errors(document), _MOST_FAULTS + 1)
+    errors = sorted(found, key=lambda error: list(map(str, error.path)))
     return [
         f"line {lines.of(error.absolute_path)}: {error.json_path.removeprefix('$.')}: "
         f"{_plain(error)}"

@@ -342,12 +342,21 @@ WRONG = {
         ["aliases"],
     ),
     "nested without end": ("[" * 100_000, ["nesting"]),
-    "nested deep": ("[" * 990 + "]" * 990, []),
+    "nested deep": ("[" * 200 + "]" * 200, ["line 1", "nested more than 16 deep"]),
+    "nested deep, in lines": (
+        "".join(f"{' ' * n}a:\n" for n in range(200)),
+        ["line 17", "nested more than 16 deep"],
+    ),
+    "number that takes a minute": (
+        f"devices: 1{':1' * 400_000}\n",
+        ["line 1", "more than 1000 characters"],
+    ),
+    "number that is too large": (f"devices: 1{':1' * 400}.5\n", ["too large"]),
     "empty number": ('memory: !!int ""\n', []),
     "number that is none": ("memory: !!float ''\n", []),
     "flag that is none": ("memory: !!bool perhaps\n", []),
     "date that is none": ("memory: !!timestamp today\n", []),
-    "huge number": (f"devices: [{{id: 0x{'f' * 5000}}}]\n", []),
+    "huge number": (f"devices: [{{id: 0x{'f' * 5000}}}]\n", ["more than 1000 characters"]),
     "larger than 1 MiB": ("#" * (1 << 20) + "\n", ["larger than 1 MiB"]),
     "no UTF-8": (b"vendors: {'10de': \xff}\n", ["line 1", "UTF-8"]),
     "binary": (b"\x00\x01\x02", []),
@@ -377,6 +386,12 @@ def test_every_fault_of_a_file_is_named_at_once(load):
     text = 'devices:\n- {id: x, kind: GPU, name: A}\n- {id: "10de:fff0", kind: Y, name: B}\n'
     fault = only_fault(load(mine=text))
     assert "line 2: devices[0].id" in fault and "line 3: devices[1].kind" in fault
+
+
+def test_of_very_many_faults_the_first_are_named(load):
+    fault = only_fault(load(mine=f"devices: [{'1, ' * 1000}1]"))
+    assert "devices[0]: 1 is not" in fault and fault.endswith("and more")
+    assert len(fault) < 2000
 
 
 def _pipe(path):
