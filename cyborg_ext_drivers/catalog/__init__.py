@@ -205,14 +205,15 @@ def load(directory: str | os.PathLike | None = None) -> Catalog:
 
     Files are taken in the order of their names; a later one wins.
     """
+    bundled = packaged()
     layers: list[Layer] = []
     faults: list[CatalogError] = []
     for path in _files_of(directory, faults):
         try:
-            layers.insert(0, _checked(path))
+            layers.insert(0, _checked(path, bundled))
         except CatalogError as error:
             faults.append(error)
-    return Catalog([*layers, *packaged()], faults)
+    return Catalog([*layers, *bundled], faults)
 
 
 def packaged() -> list[Layer]:
@@ -222,12 +223,16 @@ def packaged() -> list[Layer]:
     return [PackagedLayer(file.name, file.read_text()) for file in files]
 
 
-def _checked(path: str) -> Layer:
-    """Return an operator's file as a layer, checked against the schema."""
+def _checked(path: str, bundled: Iterable[Layer]) -> Layer:
+    """Return an operator's file as a layer, checked against the schema and our own files."""
     # Most hosts have no file of their own and need no YAML parser.
     from cyborg_ext_drivers.catalog import schema
 
-    document = schema.parse_checked(path, _text_of(path))
+    def kind_of(pci_id: str) -> str | None:
+        kinds = (entry["kind"] for layer in bundled for entry in layer.entries(pci_id))
+        return next(kinds, None)
+
+    document = schema.parse_checked(path, _text_of(path), kind_of)
     try:
         return Layer(path, document)
     except InvalidAddress as error:

@@ -28,15 +28,21 @@ A file maps PCI ids to what they are.  Top-level keys:
     Functions that are not to be reported, with the finding code that says why.  What an
     operator may take for an accelerator, though its class is another, is a ``candidate`` and
     shown among them.
+
+Within a file an id, or an id with a subsystem, stands once in a section.  An id that the package
+knows keeps its kind.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
 
+from cyborg_ext_drivers.catalog._yaml import Lines, compose, excesses, fault_of, parse
 from cyborg_ext_drivers.errors import CatalogError
+
+__all__ = ["SCHEMA", "parse", "parse_checked"]
 
 _MODEL = {"type": "string", "pattern": r"^[A-Z0-9]+(-[A-Z0-9]+)*$(?!\n)", "maxLength": 64}
 _NAME = {"type": "string", "minLength": 1, "maxLength": 120}
@@ -121,45 +127,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 
-# The schema's own values nest 5 deep and have up to 120 characters.  More than so much is a
-# mistake or an attack: PyYAML recurses over nesting, and a number of a MiB takes it a minute.
-_MOST_DEPTH = 16
-_MOST_CHARACTERS = 1000
-_MOST_FAULTS = 20
-_MOST_OF_A_FAULT = 300
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def parse(text: str) -> Any:
-    """Return what a trusted YAML text holds, fast; see :func:`parse_checked` for others."""
-    return yaml.load(text, Loader=_Loader)
-
-
-def parse_checked(path: str, text: str) -> dict[str, Any]:
-    """Return what a catalogue file holds, after checking it against the schema.
-
-    :raises CatalogError: when it is no YAML or breaks the schema; names every fault, up to
-        twenty.
-    """
-    document = None
-    try:
-        faults = list(itertools.islice(_excesses(text), 1))
-        if not faults:
-            document = parse(text)
-        if document is not None:
-            lines = _Lines(yaml.compose(text, Loader=_Loader))
-            faults = [*lines.duplicates, *_schema_faults(document, lines)]
-    except yaml.YAMLError as error:
-        faults = [_yaml_fault(error)]
-    # PyYAML lets what a wrong value of an explicit tag makes of it through: !!int "".
-    except _OF_WRONG_VALUES as error:
-        faults = [f"it is no YAML that can be used ({error})"]
-    if faults:
-        raise CatalogError(path, _shown(faults))
-    return document or {}
-
-
+# PyYAML lets what a wrong value of an explicit tag makes of it through: !!int "".
 _OF_WRONG_VALUES = (
     ValueError,
     LookupError,
@@ -168,23 +136,36 @@ _OF_WRONG_VALUES = (
     ArithmeticError,
     RecursionError,
 )
+# So much a person reads.
+_MOST_FAULTS = 20
+_MOST_OF_A_FAULT = 300
 
 
-def _excesses(text: str) -> Iterator[str]:
-    """Yield what no catalogue file has and what it would be costly to read on for."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        line = event.start_mark.line + 1
-        if isinstance(event, yaml.AliasEvent):
-            yield f"line {line}: aliases (*name) are not allowed; write the value out"
-        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > _MOST_CHARACTERS:
-            yield f"line {line}: a value has more than {_MOST_CHARACTERS} characters"
-        elif isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MOST_DEPTH:
-                yield f"line {line}: lists and maps are nested more than {_MOST_DEPTH} deep"
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+def parse_checked(
+    path: str, text: str, kind_of: Callable[[str], str | None] = lambda pci_id: None
+) -> dict[str, Any]:
+    """Return what a catalogue file holds, after checking it against the schema.
+
+    :param kind_of: gives the kind of an id that cannot be changed, ``None`` where it is free.
+    :raises CatalogError: when it is no YAML or breaks the schema; names every fault, up to
+        twenty.
+    """
+    document = None
+    try:
+        faults = list(itertools.islice(excesses(text), 1))
+        if not faults:
+            document = parse(text)
+        if document is not None:
+            lines = Lines(compose(text))
+            faults = [*lines.duplicates, *_schema_faults(document, lines)]
+            faults = faults or [*_repetitions(document, lines), *_kinds(document, lines, kind_of)]
+    except yaml.YAMLError as error:
+        faults = [fault_of(error)]
+    except _OF_WRONG_VALUES as error:
+        faults = [f"it is no YAML that can be used ({error})"]
+    if faults:
+        raise CatalogError(path, _shown(faults))
+    return document or {}
 
 
 def _shown(faults: list[str]) -> list[str]:
@@ -196,13 +177,7 @@ def _shown(faults: list[str]) -> list[str]:
     return [*short, "and more"] if len(faults) > _MOST_FAULTS else short
 
 
-def _yaml_fault(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"line {mark.line + 1}: {problem}" if mark else problem
-
-
-def _schema_faults(document: Any, lines: "_Lines") -> list[str]:
+def _schema_faults(document: Any, lines: Lines) -> list[str]:
     # Only operators' files are checked at run time, and most hosts have none.
     import jsonschema
 
@@ -216,6 +191,41 @@ def _schema_faults(document: Any, lines: "_Lines") -> list[str]:
     ]
 
 
+# What tells one entry from another; of two that have all in common, one would never be heard.
+_SUBJECTS = {
+    "devices": ("id", "subsystem"),
+    "companions": ("id", "subsystem", "vendor", "class", "address"),
+    "never": ("id", "subsystem", "vendor", "class", "address"),
+}
+
+
+def _repetitions(document: dict, lines: Lines) -> Iterator[str]:
+    """Yield each entry for whose functions an entry before it stands already."""
+    for section, keys in _SUBJECTS.items():
+        first: dict[tuple, int] = {}
+        for number, entry in enumerate(document.get(section) or ()):
+            subject = tuple(entry.get(key) for key in keys)
+            before = first.setdefault(subject, number)
+            if before != number:
+                named = " ".join(filter(None, subject))
+                yield (
+                    f"line {lines.of((section, number))}: {section}[{number}]: {named} stands "
+                    f"in line {lines.of((section, before))} already"
+                )
+
+
+def _kinds(document: dict, lines: Lines, kind_of: Callable[[str], str | None]) -> Iterator[str]:
+    """Yield each device whose kind is another than the one its id has."""
+    for number, entry in enumerate(document.get("devices") or ()):
+        known = kind_of(entry["id"])
+        if known not in (None, entry["kind"]):
+            # The family that takes the card, and what it reports it as, follow the kind.
+            yield (
+                f"line {lines.of(('devices', number, 'kind'))}: devices[{number}].kind: "
+                f"{entry['id']} is of kind {known} and cannot become {entry['kind']}"
+            )
+
+
 def _plain(error: Any) -> str:
     if error.validator == "type" and error.validator_value == "string":
         return f"{error.instance!r} is no text; put it in quotes"
@@ -224,44 +234,3 @@ def _plain(error: Any) -> str:
     if error.validator == "pattern":
         return f"{error.instance!r} is not of the form {error.validator_value}"
     return error.message[:200]
-
-
-class _Lines:
-    """Where in a YAML text each value stands, and which keys stand there twice."""
-
-    def __init__(self, node: yaml.Node | None):
-        self._root = node
-        self.duplicates: list[str] = []
-        self._search(node)
-
-    def of(self, path) -> int:
-        """Return the line, from 1, of the value at a path of keys and indexes."""
-        node = self._root
-        for step in path:
-            child = self._child(node, step)
-            if child is None:
-                break
-            node = child
-        return node.start_mark.line + 1
-
-    def _search(self, node: yaml.Node | None) -> None:
-        if isinstance(node, yaml.SequenceNode):
-            for child in node.value:
-                self._search(child)
-        if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
-            for key, value in node.value:
-                if key.value in seen if isinstance(key.value, str) else False:
-                    self.duplicates.append(
-                        f"line {key.start_mark.line + 1}: {key.value}: the key stands there twice"
-                    )
-                seen.add(str(key.value))
-                self._search(value)
-
-    @staticmethod
-    def _child(node: yaml.Node, step: Any) -> yaml.Node | None:
-        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            return node.value[step]
-        if isinstance(node, yaml.MappingNode):
-            return next((value for key, value in node.value if key.value == str(step)), None)
-        return None

@@ -97,12 +97,6 @@ def test_a_later_file_wins_over_an_earlier_one(load):
     assert loaded.vendor("10de") == "BETA"
 
 
-def test_within_a_file_the_later_entry_wins(load):
-    later = OWN.replace("OWN", "LATER")
-    loaded = load(mine=f"devices:\n- {OWN}\n- {later}\n")
-    assert loaded.product(identity("10de:fff0")).model == "LATER"
-
-
 def test_files_of_another_name_are_none_of_ours(load, tmp_path):
     (tmp_path / "notes.txt").write_text("nonsense: [")
     (tmp_path / "old.yaml.bak").write_text("nonsense: [")
@@ -327,6 +321,26 @@ WRONG = {
         ["line 2", "never[0].code", "because"],
     ),
     "section of another type": ("devices: {}\n", ["line 1", "devices"]),
+    "id given twice": (
+        f"devices:\n- {OWN}\n- {T4}\n- {OWN.replace('OWN', 'OTHER')}\n",
+        ["line 4: devices[2]", "10de:fff0", "in line 2 already"],
+    ),
+    "subsystem given twice": (
+        "devices:\n"
+        '- {id: "10de:fff0", subsystem: "10de:0001", kind: GPU, model: A, name: A}\n'
+        '- {id: "10de:fff0", kind: GPU, model: B, name: B}\n'
+        '- {id: "10de:fff0", subsystem: "10de:0001", kind: GPU, model: C, name: C}\n',
+        ["line 4: devices[2]", "10de:fff0 10de:0001", "in line 2 already"],
+    ),
+    "rule given twice": (
+        'never:\n- {vendor: "10de", class: "03", code: integrated-gpu, what: A}\n'
+        '- {vendor: "10de", class: "03", code: management-display, what: B}\n',
+        ["line 3: never[1]", "in line 2 already"],
+    ),
+    "another kind than ours": (
+        'devices:\n- {id: "10de:1eb8",\n   kind: FPGA, name: A}\n',
+        ["line 3: devices[0].kind", "10de:1eb8 is of kind GPU and cannot become FPGA"],
+    ),
     "no map": ("- a\n- b\n", ["line 1"]),
     "just a word": ("devices\n", ["line 1"]),
     "no YAML": ('devices:\n- {id: "10de:fff0"\n', ["line"]),
