@@ -14,8 +14,8 @@
 
 The agent has read its cyborg.conf already (:func:`load`); the command reads the same files
 itself (:func:`read`), whether Cyborg is installed or not.  What belongs to Cyborg is none of
-our business, but for ``[agent] enabled_drivers``, ``[DEFAULT] host`` and
-``[pci] passthrough_whitelist``, which decide who reports a card.
+our business, but for ``[agent] enabled_drivers``, ``[DEFAULT] host`` (with ``[api] host_ip``, to
+which it may refer) and ``[pci] passthrough_whitelist``, which decide who reports a card.
 """
 
 import dataclasses
@@ -90,6 +90,8 @@ OPTIONS = [
 ]
 _CYBORG_OPTIONS = (
     (None, cfg.StrOpt("host", default=socket.gethostname())),
+    # The one option of Cyborg's that makes sense in another: host = ${api.host_ip}.
+    ("api", cfg.StrOpt("host_ip", default="127.0.0.1")),
     ("agent", cfg.ListOpt("enabled_drivers", default=["fake_driver"])),
     ("pci", cfg.MultiStrOpt("passthrough_whitelist", default=[])),
 )
@@ -137,7 +139,7 @@ def load(conf: cfg.ConfigOpts) -> Options:
     :raises ConfigurationError: when a value cannot be used; names option and value.
     """
     register(conf)
-    values = {option.dest: _value(conf, option) for option in OPTIONS}
+    values = {option.dest: _value(conf, option.dest) for option in OPTIONS}
     return Options(
         host_root=_directory(values["host_root"]),
         catalog_dir=_checked_path("catalog_dir", values["catalog_dir"]),
@@ -174,8 +176,12 @@ def nova_device_specs(root: str = "/") -> tuple[str, ...]:
     """
     conf = cfg.ConfigOpts()
     conf.register_opt(_NOVA_DEVICE_SPEC, group="pci")
-    _parse(conf, _existing(_NOVA_FILES, root))
-    return tuple(conf.pci.device_spec)
+    files = _existing(_NOVA_FILES, root)
+    _parse(conf, files)
+    try:
+        return tuple(conf.pci.device_spec)
+    except (cfg.Error, ValueError) as error:
+        raise ConfigurationFileError(", ".join(files), f"[pci] device_spec: {error}") from None
 
 
 def with_nova(options: Options) -> Options:
@@ -193,11 +199,19 @@ def absolute(path: str) -> str:
 
 
 def hostname(conf: cfg.ConfigOpts) -> str:
-    """Return ``[DEFAULT] host``, by which deployables are named."""
+    """Return ``[DEFAULT] host``, by which deployables are named.
+
+    :raises ConfigurationError: when it refers to an option that there is not.
+    """
+    if "host" not in conf:
+        return socket.gethostname()
     try:
         return conf.host
-    except cfg.NoSuchOptError:
-        return socket.gethostname()
+    except (cfg.Error, ValueError) as error:
+        # Of an option that host refers to, oslo.config says that host does not exist.
+        cause = error.__context__ if isinstance(error, cfg.NoSuchOptError) else error
+        reason = f"it refers to what has no value ({cause}); write the name out"
+        raise ConfigurationError("host", None, reason, "DEFAULT") from None
 
 
 def _parse(conf: cfg.ConfigOpts, files: list[str]) -> None:
@@ -221,18 +235,17 @@ def _existing(patterns: Iterable[str], root: str) -> list[str]:
 
 
 def _of_cyborg(conf: cfg.ConfigOpts, group: str, option: str) -> tuple[str, ...] | None:
-    try:
-        return tuple(conf[group][option])
-    except (cfg.NoSuchGroupError, cfg.NoSuchOptError):
+    if group not in conf or option not in conf[group]:
         return None
+    return tuple(_value(conf, option, group))
 
 
-def _value(conf: cfg.ConfigOpts, option: cfg.Opt):
+def _value(conf: cfg.ConfigOpts, option: str, group: str = GROUP.name):
     try:
-        return conf[GROUP.name][option.dest]
+        return conf[group][option]
     except (cfg.Error, ValueError) as error:
         # oslo.config's own text names the file and the value.
-        raise ConfigurationError(option.dest, None, str(error)) from None
+        raise ConfigurationError(option, None, str(error), group) from None
 
 
 def _checked_path(option: str, path: str) -> str:

@@ -90,16 +90,17 @@ class EnumerationError(ExtDriversError):
 class ConfigurationError(ExtDriversError):
     """An option has a value that cannot be used."""
 
-    def __init__(self, option: str, value: object, reason: str):
+    def __init__(self, option: str, value: object, reason: str, group: str = "ext_drivers"):
+        self.group = group
         self.option = option
         self.value = value
         self.reason = reason
-        super().__init__(option, value, reason)
+        super().__init__(option, value, reason, group)
 
     def __str__(self) -> str:
         if self.value is None:
-            return f"[ext_drivers] {self.option}: {self.reason}"
-        return f"[ext_drivers] {self.option} = {self.value}: {self.reason}"
+            return f"[{self.group}] {self.option}: {self.reason}"
+        return f"[{self.group}] {self.option} = {self.value}: {self.reason}"
 
 
 class ConfigurationFileError(ExtDriversError):

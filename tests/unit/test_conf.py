@@ -189,6 +189,30 @@ def test_a_host_without_files_is_known_by_its_own_name(tmp_path):
     assert conf.load(configuration) == Options()
 
 
+def _host_of(tmp_path, *lines):
+    lay(tmp_path, "/etc/cyborg/cyborg.conf", "\n".join(["[DEFAULT]", *lines]))
+    return conf.hostname(conf.read(root=str(tmp_path)))
+
+
+def test_a_host_may_be_known_by_its_address_in_the_api(tmp_path):
+    assert _host_of(tmp_path, "host = ${api.host_ip}", "[api]", "host_ip = 10.0.0.5") == "10.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("value", "named"), [("$my_ip", "my_ip"), ("${net.my_ip}", "net"), ("gpu-$other", "other")]
+)
+def test_a_name_that_refers_to_no_option_of_cyborg_is_no_name(tmp_path, value, named):
+    # The agent would not start; under the machine's own name all providers would change.
+    with pytest.raises(ConfigurationError, match=r"\[DEFAULT\] host: ") as caught:
+        _host_of(tmp_path, f"host = {value}", "my_ip = 10.0.0.5")
+    assert named in caught.value.reason
+
+
+def test_what_refers_to_no_option_is_named_wherever_it_stands(load):
+    with pytest.raises(ConfigurationError, match=r"\[agent\] enabled_drivers: .*mine"):
+        load("[agent]\nenabled_drivers = a, $mine\n")
+
+
 @pytest.mark.parametrize("text", ["nonsense\n", "[ext_drivers\n", "= 3\n", b"[a]\nb = \xff\n"])
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text):
     path = tmp_path / "cyborg.conf"
@@ -285,6 +309,12 @@ def test_what_nova_takes_for_itself_by_its_older_names(tmp_path):
     assert conf.nova_device_specs(str(tmp_path)) == ("old",)
     lay(tmp_path, "/etc/nova/nova.conf", "[pci]\npassthrough_whitelist = newer\n")
     assert conf.nova_device_specs(str(tmp_path)) == ("newer",)
+
+
+def test_a_value_of_nova_that_refers_to_no_option_is_named(tmp_path):
+    lay(tmp_path, "/etc/nova/nova.conf", "[pci]\ndevice_spec = $mine\n")
+    with pytest.raises(ConfigurationFileError, match=r"nova.conf .*\[pci\] device_spec: .*mine"):
+        conf.nova_device_specs(str(tmp_path))
 
 
 def test_novas_file_that_is_no_configuration_is_named(tmp_path):
