@@ -152,25 +152,23 @@ def test_the_report_is_the_same_whatever_the_card_is_bound_to(surveyor):
 def test_what_changes_between_two_surveys_is_seen():
     """The same surveyor looks twice; what it remembers must not hide a change."""
     surveyor = Surveyor()
-    with FakeHost.named("two-t4") as fake:
-        host = Host(fake.root)
-        first, second = (str(a.address) for a in surveyor.survey(host.again()).reported)
-        changes = [
-            lambda: fake.move_to_group(first, None),
-            lambda: fake.set_attribute(first, "boot_vga", "1"),
-            lambda: fake.set_attribute(first, "config", b"\xff" * 64),
-            lambda: fake.set_attribute(first, "numa_node", "x"),
-            lambda: fake.bind(first, "pci-stub"),
-            lambda: fake.remove_function(first),
-        ]
-        for change in changes:
-            with FakeHost.named("two-t4") as fake:
-                host = Host(fake.root)
-                assert len(surveyor.survey(host.again()).reported) == 2
-                assert len(surveyor.survey(host.again()).reported) == 2
-                change()
-                reported = surveyor.survey(host.again()).reported
-                assert [str(a.address) for a in reported] == [second]
+    changes = [
+        lambda fake, address: fake.move_to_group(address, None),
+        lambda fake, address: fake.set_attribute(address, "boot_vga", "1"),
+        lambda fake, address: fake.set_attribute(address, "config", b"\xff" * 64),
+        lambda fake, address: fake.set_attribute(address, "numa_node", "x"),
+        lambda fake, address: fake.bind(address, "pci-stub"),
+        lambda fake, address: fake.remove_function(address),
+    ]
+    for change in changes:
+        with FakeHost.named("two-t4") as fake:
+            host = Host(fake.root)
+            before = surveyor.survey(host.again()).reported
+            first, second = (str(a.address) for a in before)
+            assert len(surveyor.survey(host.again()).reported) == 2
+            change(fake, first)
+            reported = surveyor.survey(host.again()).reported
+            assert [str(a.address) for a in reported] == [second]
 
 
 def test_virtual_functions_are_never_cards_even_when_only_the_physical_one_knows(surveyor):

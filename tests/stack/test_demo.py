@@ -15,8 +15,6 @@
 # The imports below stand after the check that they can succeed.
 # ruff: noqa: E402
 
-from importlib import metadata
-
 import pytest
 
 for _name in ("cyborg", "placement"):
@@ -118,13 +116,7 @@ def test_the_profile_names_the_first_trait_that_it_can(traits, asked):
 
 
 def test_a_described_host_goes_all_the_way(capsys):
-    driver, host = "ext_nvidia_gpu_driver", "two-t4"
-    if not metadata.entry_points(group="cyborg.accelerator.driver", name=driver):
-        pytest.skip(f"the entry point {driver} is not installed")
-    if host not in described_hosts():
-        pytest.skip(f"{host} is not described")
-
-    assert demo.main([host, "--driver", driver]) == 0
+    assert demo.main(["two-t4", "--driver", "ext_nvidia_gpu_driver"]) == 0
     printed = capsys.readouterr().out
     assert "CUSTOM_NVIDIA_T4" in printed
     assert "| Bound | PCI " in printed

@@ -25,8 +25,8 @@ from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.report import contract
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost
+from tests.cards import T4, add_t4
 
-T4 = "0000:3b:00.0"
 HANDLE = ("PCI", '{"bus": "3b", "device": "00", "domain": "0000", "function": "0"}')
 GOOD_PART = contract.DeployableReport(
     name=f"compute1_{T4}",
@@ -64,15 +64,7 @@ def with_attributes(*attributes):
 @pytest.fixture
 def fake():
     with FakeHost() as host:
-        host.add_function(
-            T4,
-            vendor="10de",
-            device="1eb8",
-            class_="030200",
-            subsystem="10de:12a2",
-            revision="a1",
-            driver="vfio-pci",
-        )
+        add_t4(host)
         yield host
 
 

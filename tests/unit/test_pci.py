@@ -22,34 +22,15 @@ from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.identity import PciClass, PciId
 from cyborg_ext_drivers.host.pci import DEVICES
 from cyborg_ext_drivers.testing import FakeHost
-
-T4 = "0000:3b:00.0"
-A40 = "0000:5e:00.0"
+from tests.cards import A40, T4, add_a40, add_t4
 
 
 @pytest.fixture
 def fake():
     """A host with a T4 on vfio-pci and an A40, which can have virtual functions."""
     with FakeHost() as host:
-        host.add_function(
-            T4,
-            vendor="10de",
-            device="1eb8",
-            class_="030200",
-            subsystem="10de:12a2",
-            revision="a1",
-            driver="vfio-pci",
-            numa_node=1,
-            iommu_group=0,
-        )
-        host.add_function(
-            A40,
-            vendor="10de",
-            device="2235",
-            class_="030200",
-            subsystem="10de:145a",
-            sriov_totalvfs=32,
-        )
+        add_t4(host, numa_node=1, iommu_group=0)
+        add_a40(host)
         yield host
 
 

@@ -24,21 +24,15 @@ from cyborg_ext_drivers.host.pci import DEVICES
 from cyborg_ext_drivers.host.sysfs import Tree
 from cyborg_ext_drivers.host.udev import Udev
 from cyborg_ext_drivers.testing import FakeHost, UmockdevMissing
+from tests import cards
 
-T4 = PciAddress(0, 0x3B, 0, 0)
+T4 = PciAddress.parse(cards.T4)
 
 
 @pytest.fixture
 def fake():
     with FakeHost() as host:
-        host.add_function(
-            T4,
-            vendor="10de",
-            device="1eb8",
-            class_="030200",
-            drm=["card0", "renderD128"],
-            driver="nvidia",
-        )
+        cards.add_t4(host, driver="nvidia")
         yield host
 
 
