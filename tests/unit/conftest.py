@@ -15,6 +15,8 @@
 import pytest
 
 from cyborg_ext_drivers import catalog
+from cyborg_ext_drivers.testing import FakeHost
+from tests.unit import fake_tree
 from tests.unit.tree import Root
 
 
@@ -45,3 +47,13 @@ def load_catalog(tmp_path):
         return catalog.load(tmp_path)
 
     return load
+
+
+@pytest.fixture
+def fake():
+    """A host with one T4 in group 27 on NVIDIA's driver."""
+    with FakeHost() as host:
+        host.add_function(
+            fake_tree.ADDRESS, **fake_tree.T4, driver="nvidia", iommu_group=27, numa_node=0
+        )
+        yield host
