@@ -15,48 +15,18 @@
 import csv
 import io
 import json
-import os
-import pathlib
 import re
-import subprocess
 import sys
 
-import jsonschema
 import pytest
 import yaml
 
 from cyborg_ext_drivers import checks
-from cyborg_ext_drivers.cli.app import main, with_default
+from cyborg_ext_drivers.cli.app import with_default
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost, described_hosts
-
-ROOT = pathlib.Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "doc/source/schema/host.json").read_text())
-CONTRACT = set(SCHEMA["items"]["required"])
-
-
-@pytest.fixture
-def diagnose(capsys):
-    """Run the command; return its exit code, output and error output."""
-
-    def run(*argv):
-        capsys.readouterr()
-        try:
-            code = main([str(word) for word in argv])
-        except SystemExit as error:
-            code = error.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-def long_json(diagnose, *argv):
-    code, out, _ = diagnose("host", "--long", "-f", "json", *argv)
-    rows = json.loads(out)
-    jsonschema.validate(rows, SCHEMA)
-    return code, rows
+from tests.cli.contract import CONTRACT, long_json
 
 
 @pytest.mark.parametrize(
@@ -225,141 +195,3 @@ def test_codes_lists_every_finding_and_explains_one(diagnose):
     code, _, err = diagnose("codes", "iommu-disable")
     assert code == 2
     assert "iommu-disabled" in err
-
-
-def test_a_host_that_cannot_be_read_is_exit_code_2(diagnose, tmp_path):
-    for argument in (tmp_path / "nothing", tmp_path):
-        code, out, err = diagnose("host", "--host-root", argument)
-        assert code == 2
-        assert not out
-        assert str(argument) in err or "/sys/bus/pci/devices" in err
-        assert "Traceback" not in err
-    code, _, err = diagnose("--fake", "two-t5")
-    assert code == 2
-    assert "two-t4" in err
-
-
-@pytest.mark.parametrize(
-    "text, told",
-    [
-        ("[ext_drivers]\nvfio_only = perhaps\n", "vfio_only"),
-        ("[ext_drivers]\nexclude = gpu0\n", "exclude"),
-        ("[ext_drivers]\nignore_findings = no-such-code\n", "ignore_findings"),
-        ("[ext_drivers]\nextra_traits = 10de:* = GPU\n", "extra_traits"),
-        ("[ext_drivers\n", "cyborg.conf:1"),
-        ("nonsense\n", "cyborg.conf:1"),
-    ],
-)
-def test_a_configuration_that_cannot_be_used_is_named(text, told, diagnose, tmp_path):
-    path = tmp_path / "cyborg.conf"
-    path.write_text(text)
-    code, _, err = diagnose("--fake", "two-t4", "--config-file", path)
-    assert code == 2
-    assert told in err
-    assert "Traceback" not in err
-
-
-def test_options_that_belong_to_cyborg_are_not_our_business(diagnose, tmp_path):
-    path = tmp_path / "cyborg.conf"
-    path.write_text("[DEFAULT]\nno_such_option = 1\nhost = node-7\n[database]\nx = y\n")
-    code, rows = long_json(diagnose, "--fake", "two-t4", "--config-file", path)
-    assert code == 0
-    assert rows[0]["deployables"][0]["name"].startswith("node-7_0000:")
-
-
-def test_the_options_of_the_host_that_is_looked_at_count(diagnose):
-    with FakeHost.named("two-t4") as fake:
-        first, second = (str(a.address) for a in Surveyor().survey(Host(fake.root)).reported)
-        fake.write_file(
-            "/etc/cyborg/cyborg.conf",
-            "[agent]\nenabled_drivers = nvidia_gpu_driver\n"
-            f"[ext_drivers]\nexclude = {first}\nextra_traits = {second} = CUSTOM_ROW_7\n",
-        )
-        spec = json.dumps({"address": second})
-        fake.write_file("/etc/nova/nova.conf", f"[pci]\ndevice_spec = {spec}\n")
-        code, rows = long_json(diagnose, "--host-root", fake.root)
-    assert code == 1
-    by_address = {row["address"]: row for row in rows}
-    assert by_address[first]["reason"] == "excluded-by-config"
-    assert by_address[second]["verdict"] == "reported"
-    assert by_address[second]["traits"][-1] == "CUSTOM_ROW_7"
-    assert {finding["code"] for finding in by_address[second]["findings"]} >= {
-        "claimed-by-nova",
-        "in-tree-driver-enabled",
-        "driver-not-enabled",
-    }
-
-
-def test_an_ignored_finding_stays_visible_and_no_longer_skips(diagnose, tmp_path):
-    path = tmp_path / "cyborg.conf"
-    path.write_text("[ext_drivers]\nignore_findings = console-device\n")
-    _, before = long_json(diagnose, "--fake", "console-gpu")
-    _, after = long_json(diagnose, "--fake", "console-gpu", "--config-file", path)
-    (address,) = (row["address"] for row in before if row["reason"] == "console-device")
-    (row,) = (row for row in after if row["address"] == address)
-    assert row["verdict"] == "reported"
-    assert [f["ignored"] for f in row["findings"] if f["code"] == "console-device"] == [True]
-
-
-def test_watch_tells_what_changed():
-    """Where udev does not speak of the host, it looks every second."""
-    with FakeHost.named("two-t4") as fake:
-        command = [sys.executable, "-m", "cyborg_ext_drivers.cli.app", "watch"]
-        watching = subprocess.Popen(
-            [*command, "--host-root", str(fake.root), "-f", "json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for line in watching.stderr:
-            if line.startswith("Watching"):
-                break
-        first = str(Surveyor().survey(Host(fake.root)).reported[0].address)
-        fake.move_to_group(first, None)
-        change = json.loads(watching.stdout.readline())
-        watching.kill()
-        watching.communicate()
-    assert change["address"] == first
-    assert (change["before"], change["after"]) == ("reported", "skipped")
-    assert change["reason"] == "no-iommu-group"
-
-
-def test_watch_ends_after_so_many_seconds(diagnose):
-    code, out, _ = diagnose("watch", "--fake", "two-t4", "--for", "0.1")
-    assert (code, out) == (0, "")
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["host", "--all"], ["traits"], ["codes"], ["watch", "--for", "0"]]
-)
-def test_on_this_very_machine_it_gives_an_answer(arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "cyborg_ext_drivers.cli.app", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "Traceback" not in done.stderr
-    if done.returncode == 2:
-        assert "cannot be listed" in done.stderr or "cannot be used" in done.stderr
-    else:
-        assert done.stdout or arguments[:1] == ["watch"]
-
-
-def test_it_needs_neither_cyborg_nor_pyudev_nor_pynvml(tmp_path):
-    """What is not installed cannot be imported; a stand-in that fails says the same."""
-    for name in ("cyborg", "pyudev", "pynvml", "fixtures"):
-        (tmp_path / f"{name}.py").write_text(f"raise ImportError('no {name} here')\n")
-    with FakeHost.named("two-t4") as fake:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "cyborg_ext_drivers.cli.app", "host"),
-                *("--host-root", str(fake.root), "-f", "json"),
-            ],
-            env=os.environ | {"PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert done.returncode == 0, done.stderr
-    assert [row["verdict"] for row in json.loads(done.stdout)] == ["reported", "reported"]
