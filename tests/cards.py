@@ -12,6 +12,9 @@
 
 """Cards that tests put into a host, as real ones describe themselves."""
 
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.host.identity import Identity, PciClass, PciId
+from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.testing import FakeHost
 
 T4 = "0000:3b:00.0"
@@ -28,3 +31,18 @@ def add_a40(host: FakeHost, **more) -> None:
     """Put an A40 in, which can have virtual functions."""
     card = {"vendor": "10de", "device": "2235", "class_": "030200", "subsystem": "10de:145a"}
     host.add_function(A40, **(card | {"sriov_totalvfs": 32} | more))
+
+
+def function_of(host: FakeHost, address: str = T4) -> PciFunction | None:
+    """Return what a fresh look at the host shows at an address."""
+    return Host(host.root).functions.get(address)
+
+
+def identity(pci_id: str, subsystem: str | None = None, pci_class: str = "030200") -> Identity:
+    """Return what a function with these ids is."""
+    vendor, device = pci_id.split(":")
+    return Identity(
+        PciClass(pci_class),
+        PciId(vendor, device),
+        PciId(*subsystem.split(":")) if subsystem else None,
+    )

@@ -16,6 +16,7 @@ import pytest
 
 from cyborg_ext_drivers import catalog
 from cyborg_ext_drivers.testing import FakeHost
+from tests.cards import add_a40, add_t4
 from tests.unit import fake_tree
 from tests.unit.tree import Root
 
@@ -56,4 +57,13 @@ def fake():
         host.add_function(
             fake_tree.ADDRESS, **fake_tree.T4, driver="nvidia", iommu_group=27, numa_node=0
         )
+        yield host
+
+
+@pytest.fixture
+def t4_and_a40():
+    """A host with a T4 on vfio-pci and an A40, which can have virtual functions."""
+    with FakeHost() as host:
+        add_t4(host, numa_node=1, iommu_group=0)
+        add_a40(host)
         yield host

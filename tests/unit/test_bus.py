@@ -21,20 +21,12 @@ from cyborg_ext_drivers.errors import EnumerationError
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.pci import DEVICES
 from cyborg_ext_drivers.testing import FakeHost
-from tests.cards import A40, T4, add_a40, add_t4
+from tests.cards import A40, T4
 
 
 @pytest.fixture
-def fake():
-    """A host with a T4 on vfio-pci and an A40, which can have virtual functions."""
-    with FakeHost() as host:
-        add_t4(host, numa_node=1, iommu_group=0)
-        add_a40(host)
-        yield host
-
-
-def _function(fake, address=T4):
-    return Host(fake.root).functions.get(address)
+def fake(t4_and_a40):
+    return t4_and_a40
 
 
 def test_entries_that_are_named_like_no_function_are_left_out(fake):

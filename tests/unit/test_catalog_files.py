@@ -23,20 +23,11 @@ from cyborg_ext_drivers import catalog
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import schema
 from cyborg_ext_drivers.errors import CatalogError
-from cyborg_ext_drivers.host.identity import Identity, PciClass, PciId
+from tests.cards import identity
 
 ADDRESS = PciAddress(0, 0x3B, 0, 0)
 T4 = '{id: "10de:1eb8", kind: GPU, model: T4, name: Tesla T4}'
 OWN = '{id: "10de:fff0", kind: GPU, model: OWN, name: My own card}'
-
-
-def identity(pci_id, subsystem=None, pci_class="030200"):
-    vendor, device = pci_id.split(":")
-    return Identity(
-        PciClass(pci_class),
-        PciId(vendor, device),
-        PciId(*subsystem.split(":")) if subsystem else None,
-    )
 
 
 def only_fault(loaded):

@@ -17,27 +17,18 @@ import pytest
 from cyborg_ext_drivers.errors import Malformed, Unreadable
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.pci import DEVICES
-from cyborg_ext_drivers.testing import FakeHost
-from tests.cards import A40, T4, add_a40, add_t4
+from tests.cards import A40, T4, function_of
 
 
 @pytest.fixture
-def fake():
-    """A host with a T4 on vfio-pci and an A40, which can have virtual functions."""
-    with FakeHost() as host:
-        add_t4(host, numa_node=1, iommu_group=0)
-        add_a40(host)
-        yield host
-
-
-def _function(fake, address=T4):
-    return Host(fake.root).functions.get(address)
+def fake(t4_and_a40):
+    return t4_and_a40
 
 
 def test_without_uevent_the_id_files_tell(fake):
-    before = _function(fake).identity
+    before = function_of(fake).identity
     fake.remove_attribute(T4, "uevent")
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert t4.identity == before
     assert t4.failure is None
     assert t4.driver == "vfio-pci"
@@ -45,7 +36,7 @@ def test_without_uevent_the_id_files_tell(fake):
 
 def test_a_uevent_without_the_pci_lines_is_as_good_as_none(fake):
     fake.set_attribute(T4, "uevent", "DRIVER=vfio-pci\nMODALIAS=pci:v1")
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert str(t4.identity.id) == "10de:1eb8"
     assert t4.failure is None
 
@@ -60,7 +51,7 @@ def test_a_uevent_without_the_pci_lines_is_as_good_as_none(fake):
 )
 def test_a_uevent_of_another_form_is_made_up_for_by_the_id_files(fake, content):
     fake.set_attribute(T4, "uevent", content)
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert str(t4.identity.id) == "10de:1eb8"
     assert t4.failure is None
 
@@ -76,7 +67,7 @@ def test_a_uevent_of_another_form_is_made_up_for_by_the_id_files(fake, content):
 )
 def test_a_nonsensical_uevent_does_not_hide_the_card_and_is_not_believed(fake, content):
     fake.set_attribute(T4, "uevent", content)
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert str(t4.identity) == "10de:1eb8 class 030200"
     assert isinstance(t4.failure, Malformed)
     assert t4.failure.path == f"{DEVICES}/{T4}/uevent"
@@ -84,7 +75,7 @@ def test_a_nonsensical_uevent_does_not_hide_the_card_and_is_not_believed(fake, c
 
 def test_an_unreadable_uevent_does_not_hide_the_card(fake):
     fake.make_unreadable(T4, "uevent")
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert str(t4.identity.id) == "10de:1eb8"
     assert isinstance(t4.failure, Unreadable)
 
@@ -112,7 +103,7 @@ def test_without_uevent_an_unreadable_id_file_makes_it_unknown_and_not_absent(fa
 def test_without_uevent_a_missing_id_file_makes_it_unknown_and_not_absent(fake, name):
     fake.remove_attribute(T4, "uevent")
     fake.remove_attribute(T4, name)
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert t4.identity is None
     assert "missing" in str(t4.failure)
 
@@ -120,7 +111,7 @@ def test_without_uevent_a_missing_id_file_makes_it_unknown_and_not_absent(fake, 
 def test_without_uevent_and_subsystem_files_there_is_no_subsystem(fake):
     for name in ("uevent", "subsystem_vendor", "subsystem_device"):
         fake.remove_attribute(T4, name)
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert t4.identity.subsystem is None
     assert t4.failure is None
     t4.confirm_identity()
@@ -164,7 +155,7 @@ def test_a_link_out_of_the_root_is_an_unknown_function(fake):
 def test_id_files_that_contradict_uevent_are_noticed(fake, name, value):
     fake.set_attribute(T4, name, value)
     with pytest.raises(Malformed) as caught:
-        _function(fake).confirm_identity()
+        function_of(fake).confirm_identity()
     assert caught.value.path == f"{DEVICES}/{T4}/{name}"
     assert caught.value.value == value
     assert "as in uevent" in str(caught.value)
@@ -174,4 +165,4 @@ def test_id_files_that_contradict_uevent_are_noticed(fake, name, value):
 def test_an_id_file_that_cannot_be_read_is_noticed(fake, name):
     fake.make_unreadable(T4, name)
     with pytest.raises(Unreadable):
-        _function(fake).confirm_identity()
+        function_of(fake).confirm_identity()

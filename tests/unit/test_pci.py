@@ -19,28 +19,19 @@ from cyborg_ext_drivers.errors import Malformed, ReadError
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.identity import PciClass, PciId
 from cyborg_ext_drivers.host.pci import DEVICES
-from cyborg_ext_drivers.testing import FakeHost
-from tests.cards import A40, T4, add_a40, add_t4
+from tests.cards import A40, T4, function_of
 
 
 @pytest.fixture
-def fake():
-    """A host with a T4 on vfio-pci and an A40, which can have virtual functions."""
-    with FakeHost() as host:
-        add_t4(host, numa_node=1, iommu_group=0)
-        add_a40(host)
-        yield host
-
-
-def _function(fake, address=T4):
-    return Host(fake.root).functions.get(address)
+def fake(t4_and_a40):
+    return t4_and_a40
 
 
 # An ordinary card
 
 
 def test_an_ordinary_card(fake):
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert str(t4) == t4.name == T4
     assert t4.failure is None
     assert t4.identity.id == PciId("10de", "1eb8")
@@ -63,7 +54,7 @@ def test_an_ordinary_card(fake):
 
 
 def test_fetching_at_one_go_gives_the_same_answers(fake):
-    one_by_one, at_one_go = _function(fake, A40), _function(fake, A40)
+    one_by_one, at_one_go = function_of(fake, A40), function_of(fake, A40)
     at_one_go.fetch()
     for name in ("revision", "numa_node", "power_state", "total_virtual_functions", "header"):
         assert getattr(one_by_one, name) == getattr(at_one_go, name)
@@ -94,15 +85,15 @@ def test_classes(code, is_display, is_accelerator):
 
 def test_an_unbound_card_has_no_driver(fake):
     fake.unbind(T4)
-    assert _function(fake).driver is None
-    assert not _function(fake).is_on_vfio
+    assert function_of(fake).driver is None
+    assert not function_of(fake).is_on_vfio
 
 
 def test_a_variant_driver_is_vfio_as_well(fake):
     fake.bind(T4, "nvgrace_gpu_vfio_pci")
-    assert _function(fake).is_on_vfio
+    assert function_of(fake).is_on_vfio
     fake.bind(T4, "nvidia")
-    assert not _function(fake).is_on_vfio
+    assert not function_of(fake).is_on_vfio
 
 
 def test_a_driver_that_only_the_link_tells_counts(fake):
@@ -110,18 +101,18 @@ def test_a_driver_that_only_the_link_tells_counts(fake):
     text = fake.path(f"{DEVICES}/{T4}/uevent").read_text()
     fake.set_attribute(T4, "uevent", text.replace("DRIVER=nvidia\n", "").rstrip())
     assert "DRIVER" not in fake.path(f"{DEVICES}/{T4}/uevent").read_text()
-    t4 = _function(fake)
+    t4 = function_of(fake)
     assert t4.failure is None and t4.identity is not None
     assert t4.driver == "nvidia"
 
 
 def test_a_copy_that_lost_its_links_still_knows_the_driver(fake):
     fake.remove_attribute(T4, "driver")
-    assert _function(fake).driver == "vfio-pci"
+    assert function_of(fake).driver == "vfio-pci"
 
 
 def test_uevent_that_changed_since_the_walk_is_noticed(fake):
-    t4 = _function(fake)
+    t4 = function_of(fake)
     text = fake.path(f"{DEVICES}/{T4}/uevent").read_text()
     fake.set_attribute(T4, "uevent", text.replace("1EB8", "1EB9"))
     with pytest.raises(Malformed) as caught:
@@ -133,7 +124,7 @@ def test_a_driver_link_that_cannot_be_read_is_no_free_card(fake):
     fake.unbind(T4)
     fake.set_attribute(T4, "driver", "a file")
     with pytest.raises(ReadError):
-        _ = _function(fake).driver
+        _ = function_of(fake).driver
 
 
 # Odd but legal
@@ -157,14 +148,14 @@ def test_functions_come_in_the_order_of_their_numbers(fake):
 def test_before_linux_4_10_there_is_no_revision(fake):
     fake.remove_attribute(T4, "revision")
     fake.remove_attribute(T4, "numa_node")
-    assert _function(fake).revision is None
-    assert _function(fake).numa_node is None
+    assert function_of(fake).revision is None
+    assert function_of(fake).numa_node is None
 
 
 def test_group_zero_is_a_group_and_no_link_is_none(fake):
-    assert _function(fake).iommu_group == 0
+    assert function_of(fake).iommu_group == 0
     fake.move_to_group(T4, None)
-    assert _function(fake).iommu_group is None
+    assert function_of(fake).iommu_group is None
 
 
 def test_a_group_that_is_no_number_is_malformed(fake):
@@ -172,21 +163,21 @@ def test_a_group_that_is_no_number_is_malformed(fake):
     path.unlink()
     path.symlink_to("../../../kernel/iommu_groups/x")
     with pytest.raises(Malformed, match="group number"):
-        _ = _function(fake).iommu_group
+        _ = function_of(fake).iommu_group
 
 
 def test_the_default_vga_device_says_so(fake):
     name = "0000:03:00.0"
     fake.add_function(name, vendor="1a03", device="2000", class_="030000", boot_vga=1)
-    assert _function(fake, name).boot_vga is True
+    assert function_of(fake, name).boot_vga is True
 
 
 def test_a_sleeping_card_is_not_woken_to_read_its_header(fake):
-    assert len(_function(fake).header) == 64
+    assert len(function_of(fake).header) == 64
     fake.set_attribute(T4, "power_state", "D3cold")
     fake.make_unreadable(T4, "config")
-    assert _function(fake).header is None
-    assert not _function(fake).is_virtual
+    assert function_of(fake).header is None
+    assert not function_of(fake).is_virtual
 
 
 # Memory, reset, power, displays
@@ -206,7 +197,7 @@ RESOURCE = """\
 
 def test_base_address_registers_that_are_implemented(fake):
     fake.set_attribute(T4, "resource", RESOURCE)
-    first, second, third, last = _function(fake).regions
+    first, second, third, last = function_of(fake).regions
     assert [region.number for region in (first, second, third, last)] == [0, 1, 3, 5]
     assert first.is_memory and not first.is_unassigned and first.size == 16 << 20
     assert second.is_memory and second.is_unassigned and second.size == 256 << 20
@@ -215,9 +206,9 @@ def test_base_address_registers_that_are_implemented(fake):
 
 def test_a_function_without_any_region(fake):
     fake.remove_attribute(T4, "resource")
-    assert _function(fake).regions == ()
+    assert function_of(fake).regions == ()
     fake.set_attribute(T4, "resource", "")
-    assert _function(fake).regions == ()
+    assert function_of(fake).regions == ()
 
 
 @pytest.mark.parametrize(
@@ -226,40 +217,40 @@ def test_a_function_without_any_region(fake):
 def test_a_table_of_regions_that_is_none_is_malformed(fake, content):
     fake.set_attribute(T4, "resource", content)
     with pytest.raises(Malformed) as caught:
-        _ = _function(fake).regions
+        _ = function_of(fake).regions
     assert caught.value.path == f"{DEVICES}/{T4}/resource"
     assert len(caught.value.value) < 400
 
 
 def test_whether_it_can_be_reset(fake):
     fake.set_attribute(T4, "reset", "")
-    assert _function(fake).has_reset
+    assert function_of(fake).has_reset
     fake.make_unreadable(T4, "reset")
-    assert _function(fake).has_reset
+    assert function_of(fake).has_reset
     fake.make_readable(T4, "reset")
     fake.remove_attribute(T4, "reset")
-    assert not _function(fake).has_reset
+    assert not function_of(fake).has_reset
 
 
 def test_what_runtime_power_management_thinks(fake):
     path = fake.path(f"{DEVICES}/{T4}/power/runtime_status").resolve()
     path.parent.mkdir(exist_ok=True)
     path.write_text("suspended\n")
-    assert _function(fake).runtime_status == "suspended"
+    assert function_of(fake).runtime_status == "suspended"
     path.unlink()
-    assert _function(fake).runtime_status is None
+    assert function_of(fake).runtime_status is None
 
 
 def test_the_firmwares_display_of_any_class(fake):
-    assert not _function(fake).is_boot_display
+    assert not function_of(fake).is_boot_display
     drm = fake.path(f"{DEVICES}/{T4}").resolve() / "drm"
     for name, value in (("renderD128", None), ("card0", "0"), ("card0-DP-1", "1")):
         (drm / name).mkdir(parents=True)
         if value:
             (drm / name / "boot_display").write_text(value)
-    assert not _function(fake).is_boot_display
+    assert not function_of(fake).is_boot_display
     (drm / "card0" / "boot_display").write_text("1\n")
-    assert _function(fake).is_boot_display
+    assert function_of(fake).is_boot_display
     (drm / "card0" / "boot_display").write_text("maybe\n")
     with pytest.raises(Malformed):
-        _ = _function(fake).is_boot_display
+        _ = function_of(fake).is_boot_display

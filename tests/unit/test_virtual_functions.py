@@ -18,26 +18,17 @@ from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.errors import Malformed, Unreadable
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.pci import DEVICES
-from cyborg_ext_drivers.testing import FakeHost
-from tests.cards import A40, T4, add_a40, add_t4
+from tests.cards import A40, T4, function_of
 
 
 @pytest.fixture
-def fake():
-    """A host with a T4 on vfio-pci and an A40, which can have virtual functions."""
-    with FakeHost() as host:
-        add_t4(host, numa_node=1, iommu_group=0)
-        add_a40(host)
-        yield host
-
-
-def _function(fake, address=T4):
-    return Host(fake.root).functions.get(address)
+def fake(t4_and_a40):
+    return t4_and_a40
 
 
 def test_virtual_functions_come_in_the_order_of_their_numbers(fake):
     enabled = fake.enable_virtual_functions(A40, 12)
-    a40 = _function(fake, A40)
+    a40 = function_of(fake, A40)
     assert fake.path(f"{DEVICES}/{A40}/virtfn10").is_symlink()
     assert list(a40.virtual_functions) == enabled == sorted(enabled)
     assert a40.total_virtual_functions == 32
@@ -49,12 +40,12 @@ def test_virtfn10_comes_after_virtfn2_whatever_their_addresses(fake):
     for number, address in ((10, "0000:5e:00.1"), (2, "0000:5e:00.7"), (0, "0000:5e:01.0")):
         (directory / f"virtfn{number}").symlink_to(f"../{address}")
     (directory / "virtfnx").symlink_to("../0000:5e:00.2")
-    found = _function(fake, A40).virtual_functions
+    found = function_of(fake, A40).virtual_functions
     assert list(map(str, found)) == ["0000:5e:01.0", "0000:5e:00.7", "0000:5e:00.1"]
 
 
 def test_a_card_with_sriov_and_none_enabled(fake):
-    a40 = _function(fake, A40)
+    a40 = function_of(fake, A40)
     assert a40.total_virtual_functions == 32
     assert a40.virtual_functions == ()
 
@@ -63,12 +54,12 @@ def test_a_virtfn_that_leads_to_no_function_is_malformed(fake):
     directory = fake.path(f"{DEVICES}/{A40}").resolve()
     (directory / "virtfn0").symlink_to("../nothing")
     with pytest.raises(Malformed, match="a PCI function"):
-        _ = _function(fake, A40).virtual_functions
+        _ = function_of(fake, A40).virtual_functions
 
 
 def test_a_virtual_function_knows_where_it_comes_from(fake):
     (virtual,) = fake.enable_virtual_functions(A40, 1)
-    function = _function(fake, virtual)
+    function = function_of(fake, virtual)
     assert function.physical_function == PciAddress.parse(A40)
     assert function.is_virtual
 
@@ -76,7 +67,7 @@ def test_a_virtual_function_knows_where_it_comes_from(fake):
 def test_a_virtual_function_is_one_before_its_link_appears(fake):
     (virtual,) = fake.enable_virtual_functions(A40, 1)
     fake.remove_attribute(virtual, "physfn")
-    function = _function(fake, virtual)
+    function = function_of(fake, virtual)
     assert function.physical_function is None
     assert function.header[:4] == b"\xff" * 4
     assert function.is_virtual
@@ -84,26 +75,26 @@ def test_a_virtual_function_is_one_before_its_link_appears(fake):
 
 def test_a_dead_card_is_no_virtual_function(fake):
     fake.set_attribute(T4, "config", b"\xff" * 64)
-    assert not _function(fake).is_virtual
+    assert not function_of(fake).is_virtual
 
 
 @pytest.mark.parametrize("header", [b"", b"\xff" * 4, b"\xff" * 3 + b"\x00" * 61])
 def test_neither_is_one_of_which_too_little_is_seen(fake, header):
     fake.set_attribute(T4, "config", header)
-    assert not _function(fake).is_virtual
+    assert not function_of(fake).is_virtual
 
 
 def test_whether_it_is_one_cannot_be_told_without_its_header(fake):
     fake.make_unreadable(T4, "config")
     with pytest.raises(Unreadable):
-        _ = _function(fake).is_virtual
+        _ = function_of(fake).is_virtual
 
 
 def test_counting_them_asks_nothing_that_can_block(fake):
     # sriov_numvfs takes the device lock; a count in it that is wrong is never looked at.
     enabled = fake.enable_virtual_functions(A40, 2)
     fake.set_attribute(A40, "sriov_numvfs", "7")
-    a40 = _function(fake, A40)
+    a40 = function_of(fake, A40)
     a40.fetch()
     with a40._tree.tracing() as trace:
         assert list(a40.virtual_functions) == enabled
