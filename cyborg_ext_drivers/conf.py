@@ -37,6 +37,10 @@ GROUP = cfg.OptGroup(
     help="What the drivers of cyborg-ext-drivers report, and where they look.",
 )
 
+# A provider is named <host>_<PCI address> in at most 200 characters (Placement's API reference).
+MOST_HOST_NAME = 200 - len("_0000:00:00.0")
+# A week of the agent's minutes.
+MOST_DISCOVERIES = 10080
 _DEFAULTS = Options()
 _SELECTORS = (
     "A selector is a PCI address (``0000:3b:00.0``, ``0000:3b:*``) or vendor:device "
@@ -86,6 +90,36 @@ OPTIONS = [
         default=[],
         help="Traits of your own for some accelerators, as SELECTOR=TRAIT[,TRAIT...]. The option "
         "can be repeated. " + _SELECTORS,
+    ),
+    cfg.IntOpt(
+        "withdraw_after",
+        default=_DEFAULTS.withdraw_after,
+        min=1,
+        max=MOST_DISCOVERIES,
+        help="A card that stops qualifying is reported as it was for fewer than so many "
+        "discoveries in a row (the agent makes one a minute) and then withdrawn; 1 withdraws it "
+        "at once. One of which something cannot be read is not withdrawn for that.",
+    ),
+    cfg.StrOpt(
+        "on_fault",
+        default=_DEFAULTS.on_fault,
+        choices=[
+            ("withdraw", "withdraw it, as any other card"),
+            ("keep", "go on reporting it, with the trait CUSTOM_ACCEL_FAULTY"),
+        ],
+        help="What is done after withdraw_after discoveries with a card that is on the bus and "
+        "whose hardware is dead. Kept, it can be found by its trait, and a device profile can "
+        "forbid that; withdrawn while an instance holds it, Cyborg cannot delete its provider "
+        "and reports nothing of this host until the instance is gone.",
+    ),
+    cfg.StrOpt(
+        "state_dir",
+        default="$host_root/var/lib/cyborg/ext_drivers",
+        sample_default=_DEFAULTS.state_dir,
+        help="The directory in which each driver keeps what it has reported, so that a restart "
+        "of the agent forgets nothing: /var/lib/cyborg/ext_drivers below host_root, unless it "
+        "is set. The user of cyborg-agent must be able to write there; without that, what was "
+        "reported is kept in memory only.",
     ),
 ]
 _CYBORG_OPTIONS = (
@@ -148,6 +182,9 @@ def load(conf: cfg.ConfigOpts) -> Options:
         vfio_only=values["vfio_only"],
         ignore_findings=frozenset(values["ignore_findings"]),
         extra_traits=tuple(map(_extra_traits, values["extra_traits"])),
+        withdraw_after=values["withdraw_after"],
+        on_fault=values["on_fault"],
+        state_dir="/" + _checked_path("state_dir", values["state_dir"]).lstrip("/"),
         enabled_drivers=_of_cyborg(conf, "agent", "enabled_drivers"),
         cyborg_device_specs=_of_cyborg(conf, "pci", "passthrough_whitelist") or (),
     )
@@ -201,8 +238,20 @@ def absolute(path: str) -> str:
 def hostname(conf: cfg.ConfigOpts) -> str:
     """Return ``[DEFAULT] host``, by which deployables are named.
 
-    :raises ConfigurationError: when it refers to an option that there is not.
+    :raises ConfigurationError: when it refers to an option that there is not, or when the
+        providers' names would be longer than Placement takes.
     """
+    name = _name_of_host(conf)
+    if not 0 < len(name) <= MOST_HOST_NAME:
+        reason = (
+            f"it has {len(name)} characters; allowed are 1 to {MOST_HOST_NAME}, because "
+            "Placement's limit for the name of a provider, <host>_<PCI address>, is 200"
+        )
+        raise ConfigurationError("host", name, reason, "DEFAULT")
+    return name
+
+
+def _name_of_host(conf: cfg.ConfigOpts) -> str:
     if "host" not in conf:
         return socket.gethostname()
     try:
@@ -245,7 +294,15 @@ def _value(conf: cfg.ConfigOpts, option: str, group: str = GROUP.name):
         return conf[group][option]
     except (cfg.Error, ValueError) as error:
         # oslo.config's own text names the file and the value.
-        raise ConfigurationError(option, None, str(error), group) from None
+        raise ConfigurationError(option, None, f"{error}{_allowed(option)}", group) from None
+
+
+def _allowed(name: str) -> str:
+    """Return the range of a number; oslo.config names only the end that was passed."""
+    option = next((each for each in OPTIONS if each.dest == name), None)
+    if not isinstance(option, cfg.IntOpt):
+        return ""
+    return f"; allowed are {option.type.min} to {option.type.max}"
 
 
 def _checked_path(option: str, path: str) -> str:

@@ -90,6 +90,12 @@ class Options:
     ignore_findings: frozenset[str] = frozenset()
     #: Traits that the operator adds to some accelerators.
     extra_traits: tuple[tuple[Selector, tuple[str, ...]], ...] = ()
+    #: For so many discoveries in a row a card must fail before it is withdrawn.
+    withdraw_after: int = 3
+    #: What becomes then of a card whose hardware is dead: ``withdraw`` or ``keep``.
+    on_fault: str = "withdraw"
+    #: Where the drivers keep what they reported, as the agent sees it.
+    state_dir: str = "/var/lib/cyborg/ext_drivers"
     #: ``[agent] enabled_drivers``; ``None`` where no cyborg.conf was read.
     enabled_drivers: tuple[str, ...] | None = None
     #: The values of ``[pci] passthrough_whitelist`` in cyborg.conf, as they stand there.

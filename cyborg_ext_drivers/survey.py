@@ -30,7 +30,7 @@ from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
 from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
-from cyborg_ext_drivers.checks.reading import UNREADABLE, unreadable
+from cyborg_ext_drivers.checks.reading import HELD, UNREADABLE, unreadable
 from cyborg_ext_drivers.checks.sriov import VFS_ENABLED
 from cyborg_ext_drivers.errors import ConfigurationError, ReadError
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
@@ -73,18 +73,25 @@ class Assessment:
     def is_accelerator(self) -> bool:
         """Whether it is one, or might be: not so for a display that merely looks like one."""
         if self.accelerator is None:
-            return self.reason is not None and self.reason.code is UNREADABLE
+            return self.is_held or (self.reason is not None and self.reason.code is UNREADABLE)
         return self.reason is None or self.reason.code not in NEVER_ACCELERATORS
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is reported; a blocker skips it."""
+        """Whether it is reported; a blocker skips it, unless it was reported before."""
+        if self.is_held:
+            return Verdict.HELD
         return Verdict.SKIPPED if self.reason else Verdict.REPORTED
 
     @functools.cached_property
     def reason(self) -> Finding | None:
         """The finding that keeps it from being reported, ``None`` when nothing does."""
-        return next((finding for finding in self.findings if finding.is_blocker), None)
+        return next((f for f in self.findings if f.is_blocker or f.code is HELD), None)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether Cyborg is told what it was told before."""
+        return bool(self.findings) and self.findings[-1].code is HELD
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,8 @@ from cyborg_ext_drivers.errors import ExtDriversError
 
 #: What os-traits defines for devices that Cyborg owns; Nova reports OWNER_NOVA.
 OWNER_CYBORG = "OWNER_CYBORG"
+#: What a card is told by that is dead and kept ([ext_drivers] on_fault).
+FAULTY = "CUSTOM_ACCEL_FAULTY"
 MOST_CHARACTERS = 255
 
 _OTHERS = re.compile("[^A-Z0-9]+")

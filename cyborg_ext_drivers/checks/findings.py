@@ -87,6 +87,8 @@ class Code:
     title: str
     explanation: str
     remedy: str
+    #: Whether it says that the card's hardware is dead ([ext_drivers] on_fault).
+    is_fault: bool = False
 
     def finding(
         self,

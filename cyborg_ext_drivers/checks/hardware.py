@@ -25,6 +25,7 @@ CONFIG_SPACE_DEAD = Code(
     "All of its configuration space reads ff, as the kernel fills in for a function that does not "
     "answer (drivers/pci/access.c): it fell off the bus, lost power, or a reset failed.",
     "Reset the card or power the host off and on; if it stays so, the card or its slot is broken",
+    is_fault=True,
 )
 DOMAIN_TOO_WIDE = Code(
     "domain-too-wide",
@@ -59,6 +60,7 @@ POWERED_OFF = Code(
     "The kernel says D3cold, and runtime power management does not count it as merely asleep. "
     "D3hot and a suspended card are sleep, which does no harm.",
     "Power the slot or the host off and on, and look at the kernel log for the card",
+    is_fault=True,
 )
 VFIO_DENYLISTED = Code(
     "vfio-denylisted",

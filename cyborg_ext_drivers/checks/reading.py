@@ -27,12 +27,30 @@ UNREADABLE = Code(
     "another thing: many attributes may be absent. Rather than guess, the card is not offered.",
     "Look at the path as the user of cyborg-agent, and at the kernel log for the card",
 )
+HELD = Code(
+    "held",
+    Severity.WARNING,
+    "The card is reported as it last was",
+    "Cyborg deletes the provider of a card that one report leaves out. So a card that stops "
+    "qualifying is still reported, unchanged, until it has failed in withdraw_after discoveries "
+    "in a row; a card of which something cannot be read is reported until it can be told again.",
+    "Mend what the other findings say; withdraw_after in [ext_drivers] of cyborg.conf sets for how "
+    "many discoveries a card is held",
+)
+REPORT_REFUSED = Code(
+    "report-refused",
+    Severity.BLOCKER,
+    "Cyborg would refuse what its driver says of the card",
+    "Cyborg's database and Placement have limits for names, traits and resource classes. A report "
+    "that breaks one fails as a whole, for all cards of the host, so the card is left out.",
+    "Look for a newer release of the driver of this card; what it says of the card is at fault",
+)
 
 
 class ReadingCheck(Check):
     """The id attributes agree with each other and with what the bus said."""
 
-    codes = (UNREADABLE,)
+    codes = (UNREADABLE, HELD, REPORT_REFUSED)
     precedence = 10
 
     def examine(

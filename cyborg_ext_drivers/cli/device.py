@@ -29,8 +29,8 @@ from cyborg_ext_drivers.errors import ExtDriversError, ReadError
 from cyborg_ext_drivers.host import topology
 from cyborg_ext_drivers.host.iommu import IommuGroup
 from cyborg_ext_drivers.host.pci import PciFunction
-from cyborg_ext_drivers.report import contract
-from cyborg_ext_drivers.survey import Assessment, Verdict
+from cyborg_ext_drivers.report.ledger import Decision
+from cyborg_ext_drivers.survey import Assessment
 
 _WIDTH = 96
 _NEAREST = 5
@@ -70,13 +70,10 @@ class DeviceCommand(Looking, ShowOne):
         """Return the fields and their values."""
         address = PciAddress.parse(parsed_args.address)
         with self.looking(parsed_args) as view:
-            function = view.host.functions.get(address)
-            if function is None:
-                raise NoSuchFunction(address, [each.address for each in view.host.functions])
-            assessment = _assessment(function, view)
-            if assessment and is_wanting(assessment):
+            decision = _decision(address, view)
+            if is_wanting(decision.assessment):
                 self.exit_code = SKIPPED
-            fields = _fields(function, assessment, view)
+            fields = _fields(decision, view)
         if parsed_args.formatter not in ("json", "yaml"):
             fields = {name: _text(name, value) for name, value in fields.items()}
         return tuple(fields), tuple(
@@ -84,13 +81,25 @@ class DeviceCommand(Looking, ShowOne):
         )
 
 
-def _assessment(function: PciFunction, view: View) -> Assessment | None:
-    assessments = view.survey().assessments
-    return next((each for each in assessments if each.function.name == function.name), None)
+def _decision(address: PciAddress, view: View) -> Decision:
+    """Return what becomes of the function at an address, an accelerator or not.
+
+    :raises NoSuchFunction: when there is none, and none is held.
+    """
+    decisions = view.decisions()
+    decision = next((each for each in decisions if each.assessment.address == address), None)
+    if decision:
+        return decision
+    function = view.host.functions.get(address)
+    if function is None:
+        raise NoSuchFunction(address, [each.address for each in view.host.functions])
+    return Decision(rows.of_no_accelerator(function, view), None)
 
 
-def _fields(function: PciFunction, assessment: Assessment | None, view: View) -> dict[str, Any]:
-    row = rows.of_assessment(assessment, view) if assessment else rows.of_other(function, view)
+def _fields(decision: Decision, view: View) -> dict[str, Any]:
+    assessment, report = decision
+    function = assessment.function
+    row = rows.of_decision(decision, view)
     shown = {name: row[name] for name in ("address", "device", "kind", "vendor", "model")}
     shown |= _identity(function)
     shown |= {name: row[name] for name in ("driver", "verdict", "reason", "numa_node")}
@@ -101,9 +110,9 @@ def _fields(function: PciFunction, assessment: Assessment | None, view: View) ->
         "link": _or_failure(lambda: _link(function)),
         "regions": _or_failure(lambda: [_region(each) for each in function.regions]),
     }
-    shown["checks"] = _checks(assessment) if assessment else []
+    shown["checks"] = _checks(assessment)
     shown["findings"] = row["findings"]
-    shown["report"] = _report(assessment, view)
+    shown["report"] = dataclasses.asdict(report) if report else None
     return shown
 
 
@@ -179,14 +188,6 @@ def _outcome(outcome: Finding | Passed) -> dict[str, Any]:
     else:
         result = "ignored" if outcome.is_ignored else str(outcome.severity)
     return {"code": str(outcome.code), "outcome": result, "evidence": evidence}
-
-
-def _report(assessment: Assessment | None, view: View) -> dict[str, Any] | None:
-    """Return what Cyborg gets, word for word; ``None`` when it gets nothing."""
-    if assessment is None or assessment.verdict is Verdict.SKIPPED:
-        return None
-    report = contract.to_report(assessment.accelerator, assessment.deployables, view.hostname)
-    return dataclasses.asdict(report)
 
 
 def _text(name: str, value: Any) -> Any:

@@ -21,7 +21,8 @@ from cliff.lister import Lister
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.cli import cells, rows
 from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View
-from cyborg_ext_drivers.survey import Assessment, Survey, Verdict
+from cyborg_ext_drivers.report.ledger import Decision
+from cyborg_ext_drivers.survey import Assessment, Verdict
 
 _SHORT = ("address", "device", "driver", "verdict", "reason", "resources", "traits")
 _LONG = ("kind", "vendor", "model", "numa_node", "iommu_group", "findings", "deployables")
@@ -65,15 +66,16 @@ class HostCommand(Looking, Lister):
     def take_action(self, parsed_args: Namespace):
         """Return the columns and one row per accelerator or candidate."""
         with self.looking(parsed_args) as view:
-            survey = view.survey()
-            shown = [rows.of_assessment(each, view) for each in survey.assessments]
+            decisions = view.decisions()
+            assessments = [each.assessment for each in decisions]
+            shown = [rows.of_decision(each, view) for each in decisions]
             if parsed_args.all:
                 known = {row["address"] for row in shown}
                 shown += [row for row in _others(view) if row["address"] not in known]
                 shown.sort(key=lambda row: PciAddress.parse(row["address"]))
-            if any(is_wanting(each) for each in survey.assessments):
+            if any(is_wanting(each) for each in assessments):
                 self.exit_code = SKIPPED
-            self._summary = _summary(survey, len(view.host.functions))
+            self._summary = _summary(assessments, len(view.host.functions))
         columns = _SHORT + _LONG if parsed_args.long else _SHORT
         self._tells_why = parsed_args.all
         # So many columns do not fit beside each other, but below each other they do.
@@ -151,11 +153,12 @@ def is_wanting(assessment: Assessment) -> bool:
 
 def _others(view: View) -> list[dict[str, Any]]:
     """Return a row for each PCI function that is not even a candidate."""
-    return [rows.of_other(function, view) for function in view.host.functions]
+    others = (rows.of_no_accelerator(each, view) for each in view.host.functions)
+    return [rows.of_decision(Decision(each, None), view) for each in others]
 
 
-def _summary(survey: Survey, functions: int) -> str:
-    accelerators = [each for each in survey.assessments if each.is_accelerator]
+def _summary(assessments: list[Assessment], functions: int) -> str:
+    accelerators = [each for each in assessments if each.is_accelerator]
     wanting = [each for each in accelerators if is_wanting(each)]
     if not accelerators:
         return (

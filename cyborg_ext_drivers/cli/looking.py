@@ -23,7 +23,9 @@ from stevedore import driver, exception
 from cyborg_ext_drivers import conf
 from cyborg_ext_drivers.errors import ConfigurationFileError, ExtDriversError
 from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.survey import Survey, Surveyor
+from cyborg_ext_drivers.report.ledger import Decision, Entry, Ledger
+from cyborg_ext_drivers.report.state import StateError, StateFile
+from cyborg_ext_drivers.survey import Surveyor
 
 #: Exit codes.
 GOOD, SKIPPED, BROKEN = 0, 1, 2
@@ -39,12 +41,29 @@ class View:
     surveyor: Surveyor
     hostname: str
 
-    def survey(self) -> Survey:
-        """Look at the host and return what is to be said of it.
+    def decisions(self) -> list[Decision]:
+        """Look at the host and return what becomes of each accelerator and candidate.
 
         :raises EnumerationError: when its PCI functions cannot be listed.
         """
-        return self.surveyor.survey(self.host)
+        survey = self.surveyor.survey(self.host)
+        ledger = Ledger(self.hostname, self.surveyor.options, self._reported())
+        return ledger.preview(survey, self.host)
+
+    def again(self) -> "View":
+        """Return the same host to be looked at anew."""
+        return dataclasses.replace(self, host=self.host.again())
+
+    def _reported(self) -> dict[str, Entry]:
+        """Return what the drivers of this host have told Cyborg, as far as it can be read."""
+        reported: dict[str, Entry] = {}
+        for family in self.surveyor.families:
+            directory = self.surveyor.options.state_dir
+            try:
+                reported |= StateFile(directory, family.driver, self.hostname).read()
+            except StateError as error:
+                print(f"Not checked whether a card is held: {error}", file=sys.stderr)
+        return reported
 
 
 class Reporting:

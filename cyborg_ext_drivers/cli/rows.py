@@ -23,24 +23,26 @@ from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
 from cyborg_ext_drivers.cli.looking import View
 from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host.pci import PciFunction
-from cyborg_ext_drivers.report import contract
+from cyborg_ext_drivers.report.contract import DeployableReport
+from cyborg_ext_drivers.report.ledger import Decision
 from cyborg_ext_drivers.survey import Assessment
 
 
-def of_assessment(assessment: Assessment, view: View) -> dict[str, Any]:
+def of_decision(decision: Decision, view: View) -> dict[str, Any]:
     """Return all that ``host --long`` says of one accelerator or candidate."""
+    assessment, report = decision
     accelerator = assessment.accelerator
-    deployables = reported_deployables(assessment, view)
+    deployables = [of_deployable(each) for each in report.deployables] if report else []
     return {
         "address": str(assessment.address),
-        "device": name_of(assessment, view),
+        "device": name_of(decision, view),
         "driver": driver_of(assessment),
         "verdict": str(assessment.verdict),
         "reason": str(assessment.reason.code) if assessment.reason else None,
         "resources": _resources(deployables),
         "traits": _unique(trait for each in deployables for trait in each["traits"]),
-        "kind": accelerator.family.kind if accelerator else None,
-        "vendor": accelerator.vendor if accelerator else _vendor(assessment, view),
+        "kind": accelerator.family.kind if accelerator else report.type if report else None,
+        "vendor": accelerator.vendor if accelerator else _vendor(decision, view),
         "model": accelerator.model if accelerator else None,
         "numa_node": readable(assessment, "numa_node"),
         "iommu_group": readable(assessment, "iommu_group"),
@@ -49,14 +51,14 @@ def of_assessment(assessment: Assessment, view: View) -> dict[str, Any]:
     }
 
 
-def of_other(function: PciFunction, view: View) -> dict[str, Any]:
-    """Return the row of a PCI function that is no accelerator, with why."""
+def of_no_accelerator(function: PciFunction, view: View) -> Assessment:
+    """Return what is said of a PCI function that is not even a candidate: why it is none."""
     finding = NOT_AN_ACCELERATOR.finding(
         function.address,
         why_not(function, view),
         (function.path_of("class"), function.identity.pci_class if function.identity else ""),
     )
-    return of_assessment(Assessment(function, None, (finding,)), view)
+    return Assessment(function, None, (finding,))
 
 
 def why_not(function: PciFunction, view: View) -> str:
@@ -101,15 +103,7 @@ def sentences(findings: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def reported_deployables(assessment: Assessment, view: View) -> list[dict[str, Any]]:
-    """Return what Cyborg gets of an accelerator, empty when it gets nothing."""
-    if assessment.reason or not assessment.accelerator:
-        return []
-    report = contract.to_report(assessment.accelerator, assessment.deployables, view.hostname)
-    return [of_deployable(deployable) for deployable in report.deployables]
-
-
-def of_deployable(report: contract.DeployableReport) -> dict[str, Any]:
+def of_deployable(report: DeployableReport) -> dict[str, Any]:
     """Return a deployable as Cyborg gets it."""
     attributes = dict(report.attributes)
     return {
@@ -123,11 +117,12 @@ def of_deployable(report: contract.DeployableReport) -> dict[str, Any]:
     }
 
 
-def name_of(assessment: Assessment, view: View) -> str | None:
+def name_of(decision: Decision, view: View) -> str | None:
     """Return what people call the device; udev names what the catalogue does not know."""
+    assessment, report = decision
     accelerator, identity = assessment.accelerator, assessment.function.identity
     if identity is None:
-        return None
+        return report.model if report else None
     product = accelerator.product if accelerator else view.surveyor.catalog.product(identity)
     if product:
         return product.name
@@ -151,11 +146,15 @@ def readable(assessment: Assessment, attribute: str) -> Any:
         return None
 
 
-def _vendor(assessment: Assessment, view: View) -> str | None:
-    identity = assessment.function.identity
-    if identity is None:
+def _vendor(decision: Decision, view: View) -> str | None:
+    identity = decision.assessment.function.identity
+    if identity is not None:
+        number = identity.id.vendor
+    elif decision.report:
+        number = decision.report.vendor
+    else:
         return None
-    return view.surveyor.catalog.vendor(identity.id.vendor) or identity.id.vendor
+    return view.surveyor.catalog.vendor(number) or number
 
 
 def _resources(deployables: list[dict[str, Any]]) -> dict[str, int]:

@@ -42,12 +42,12 @@ def _counted(view: View) -> list[tuple[str, str, int, int, dict[str, int]]]:
     totals: collections.Counter[tuple[str, str]] = collections.Counter()
     # The name of each card that has it, by address.
     cards: dict[tuple[str, str], dict[str, str | None]] = {}
-    for assessment in view.survey().reported:
-        card = rows.name_of(assessment, view)
-        for deployable in rows.reported_deployables(assessment, view):
+    for decision in view.decisions():
+        row = rows.of_decision(decision, view)
+        for deployable in row["deployables"]:
             for key in _names(deployable):
                 totals[key] += deployable["num_accelerators"]
-                cards.setdefault(key, {})[str(assessment.address)] = card
+                cards.setdefault(key, {})[row["address"]] = row["device"]
     return [
         (
             key[1],

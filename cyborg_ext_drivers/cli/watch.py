@@ -99,8 +99,8 @@ def _line(change: dict[str, str | None], formatter: str) -> str:
 
 
 def _verdicts(view: View) -> dict[str, Assessment]:
-    survey = view.surveyor.survey(view.host.again())
-    return {str(assessment.address): assessment for assessment in survey.assessments}
+    assessments = (decision.assessment for decision in view.again().decisions())
+    return {str(assessment.address): assessment for assessment in assessments}
 
 
 def _said(assessment: Assessment | None) -> tuple[str | None, str | None, int]:

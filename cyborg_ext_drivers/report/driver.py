@@ -13,18 +13,22 @@
 """The driver that Cyborg's agent loads: one survey per discovery, one device per card."""
 
 import dataclasses
+import functools
 
 from cyborg.accelerator.drivers.driver import GenericDriver
 from cyborg.conf import CONF
 from oslo_log import log
 
 from cyborg_ext_drivers import conf
-from cyborg_ext_drivers.checks.base import Finding, Severity
 from cyborg_ext_drivers.errors import ConfigurationFileError
 from cyborg_ext_drivers.families.base import Family
 from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.report import adapter, contract
-from cyborg_ext_drivers.survey import Assessment, Survey, Surveyor
+from cyborg_ext_drivers.report import adapter
+from cyborg_ext_drivers.report.contract import DeviceReport
+from cyborg_ext_drivers.report.journal import Journal
+from cyborg_ext_drivers.report.ledger import Decision, Ledger
+from cyborg_ext_drivers.report.state import StateFile
+from cyborg_ext_drivers.survey import Surveyor
 
 LOG = log.getLogger(__name__)
 
@@ -44,6 +48,7 @@ class ExtDriver(GenericDriver):
             agent then does not start.
         """
         options = conf.load(CONF)
+        conf.hostname(CONF)
         try:
             options = conf.with_nova(options)
         except ConfigurationFileError as error:
@@ -53,31 +58,33 @@ class ExtDriver(GenericDriver):
         enabled = (*(options.enabled_drivers or ()), self.family.driver)
         self._surveyor = Surveyor(dataclasses.replace(options, enabled_drivers=enabled))
         self._host = Host(self._surveyor.options.host_root)
-        self._made: dict[str, _Made] = {}
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._journal = Journal(self.family.driver)
+        self._devices: dict[str, tuple[DeviceReport, object]] = {}
         for fault in self._surveyor.catalog.faults:
             LOG.error("A catalogue file is left out: %s", fault)
 
     def discover(self) -> list:
-        """Return a DriverDevice for each card that can be attached, in order of address.
+        """Return a DriverDevice for each card that Cyborg is told of, in order of address.
 
-        The objects of a card that has not changed are the same ones as before.
+        Cards that can be attached, and those that could lately: :mod:`.ledger`.  The objects
+        of a card that has not changed are the same ones as before.
 
         :raises EnumerationError: when the host's PCI functions cannot be listed; an empty
             list would make the conductor delete every device of the host.
         """
-        survey = self._surveyor.survey(self._host.again(), only=(self.family.name,))
-        hostname = CONF.host
-        self._log_changes(survey)
-        made = {}
-        for assessment in survey.reported:
-            before = self._made.get(assessment.function.name)
-            if before and before.is_of(assessment, hostname):
-                made[assessment.function.name] = before
-            else:
-                made[assessment.function.name] = self._make(assessment, hostname)
-        self._made = made
-        return [report.device for report in made.values() if report.device is not None]
+        host = self._host.again()
+        survey = self._surveyor.survey(host, only=(self.family.name,))
+        before = self._ledger.entries
+        decisions = self._ledger.settle(survey, host)
+        if self._ledger.entries != before:
+            self._state.save(self._ledger.entries)
+        self._journal.write(decisions)
+        self._devices = {
+            each.assessment.function.name: (each.report, self._device_of(each))
+            for each in decisions
+            if each.report
+        }
+        return [device for _, device in self._devices.values()]
 
     def update(self, control_path, image_path) -> bool:
         """Return False: the cards of this family have no image that Cyborg could update."""
@@ -87,64 +94,25 @@ class ExtDriver(GenericDriver):
         """Return nothing: Cyborg does not ask for statistics."""
         return {}
 
-    def _make(self, assessment: Assessment, hostname: str) -> "_Made":
-        report = contract.to_report(assessment.accelerator, assessment.deployables, hostname)
-        faults = contract.violations(report)
-        if faults:
-            LOG.error(
-                "%s is not reported, as Cyborg would refuse it and with it this whole host: %s",
-                assessment.accelerator,
-                "; ".join(faults),
+    @functools.cached_property
+    def _state(self) -> StateFile:
+        options = self._surveyor.options
+        return StateFile(options.state_dir, self.family.driver, conf.hostname(CONF))
+
+    @functools.cached_property
+    def _ledger(self) -> Ledger:
+        """What was reported before, by this process or the one before it."""
+        entries = self._state.load()
+        for path, addresses in self._state.others().items():
+            LOG.warning(
+                "%s says that an agent with another [DEFAULT] host reported %s of this machine. "
+                "If that agent still runs, two instances may get one card: stop it. Then remove "
+                "the file",
+                path,
+                ", ".join(sorted(addresses)) or "nothing",
             )
-            return _Made(assessment, hostname, None)
-        return _Made(assessment, hostname, adapter.to_driver_device(report))
+        return Ledger(conf.hostname(CONF), self._surveyor.options, entries)
 
-    def _log_changes(self, survey: Survey) -> None:
-        """Log what is to be said of each card, once until it changes."""
-        said = {}
-        for assessment in survey.assessments:
-            name = assessment.function.name
-            sayings = tuple(map(str, _worth_saying(assessment)))
-            if sayings:
-                said[name] = sayings
-            if sayings != self._said.get(name, ()):
-                self._log(name, assessment)
-        self._said = said
-
-    @staticmethod
-    def _log(name: str, assessment: Assessment) -> None:
-        if assessment.reason:
-            LOG.warning("%s is not reported. %s", name, assessment.reason)
-            return
-        for finding in _worth_saying(assessment):
-            LOG.warning("%s is reported. %s", name, finding)
-        if not _worth_saying(assessment):
-            LOG.info("%s is reported again", name)
-
-
-def _worth_saying(assessment: Assessment) -> list[Finding]:
-    return [f for f in assessment.findings if f.severity is not Severity.INFO]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Made:
-    """Cyborg's object of one card, kept while the card stays as it is."""
-
-    assessment: Assessment
-    hostname: str
-    #: ``None`` for a report that Cyborg would refuse.
-    device: object | None
-
-    def is_of(self, assessment: Assessment, hostname: str) -> bool:
-        """Return whether it is what would be made of the assessment."""
-        if hostname != self.hostname:
-            return False
-        if assessment is self.assessment:
-            return True
-        mine, other = self.assessment.accelerator, assessment.accelerator
-        return (mine.identity, mine.name, mine.function.revision, self.assessment.deployables) == (
-            other.identity,
-            other.name,
-            other.function.revision,
-            assessment.deployables,
-        )
+    def _device_of(self, decision: Decision) -> object:
+        report, device = self._devices.get(decision.assessment.function.name, (None, None))
+        return device if report == decision.report else adapter.to_driver_device(decision.report)
