@@ -24,12 +24,29 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.errors import ConfigurationError, ConfigurationFileError
 from cyborg_ext_drivers.host.text import UnusableFile, read_text
 from cyborg_ext_drivers.options import InvalidSelector, Options, Selector
+
+
+class WholeNumber(types.Integer):
+    """A number within limits; oslo.config's own error names neither it nor both limits."""
+
+    def __call__(self, value: object) -> int | None:
+        """Return the number.
+
+        :raises ValueError: when it is none, or beyond the limits.
+        """
+        try:
+            return super().__call__(value)
+        except ValueError:
+            raise ValueError(
+                f"{value} is none of the whole numbers {self.min} to {self.max}"
+            ) from None
+
 
 GROUP = cfg.OptGroup(
     "ext_drivers",
@@ -91,11 +108,10 @@ OPTIONS = [
         help="Traits of your own for some accelerators, as SELECTOR=TRAIT[,TRAIT...]. The option "
         "can be repeated. " + _SELECTORS,
     ),
-    cfg.IntOpt(
+    cfg.Opt(
         "withdraw_after",
+        type=WholeNumber(min=1, max=MOST_DISCOVERIES),
         default=_DEFAULTS.withdraw_after,
-        min=1,
-        max=MOST_DISCOVERIES,
         help="A card that stops qualifying is reported as it was for fewer than so many "
         "discoveries in a row (the agent makes one a minute) and then withdrawn; 1 withdraws it "
         "at once. One of which something cannot be read is not withdrawn for that.",
@@ -294,15 +310,7 @@ def _value(conf: cfg.ConfigOpts, option: str, group: str = GROUP.name):
         return conf[group][option]
     except (cfg.Error, ValueError) as error:
         # oslo.config's own text names the file and the value.
-        raise ConfigurationError(option, None, f"{error}{_allowed(option)}", group) from None
-
-
-def _allowed(name: str) -> str:
-    """Return the range of a number; oslo.config names only the end that was passed."""
-    option = next((each for each in OPTIONS if each.dest == name), None)
-    if not isinstance(option, cfg.IntOpt):
-        return ""
-    return f"; allowed are {option.type.min} to {option.type.max}"
+        raise ConfigurationError(option, None, str(error), group) from None
 
 
 def _checked_path(option: str, path: str) -> str:

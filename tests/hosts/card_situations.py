@@ -12,7 +12,7 @@
 
 """Every finding about the card itself, on a described host, with its remedy."""
 
-from tests.hosts.described_site import CATALOG, NOVA, NpuFamily, Situation
+from tests.hosts.described_site import CATALOG, NOVA, NpuFamily, Situation, ToasterFamily
 
 CARD_SITUATIONS = [
     # Identity
@@ -228,5 +228,24 @@ CARD_SITUATIONS = [
         prepare=lambda site: site.fake.make_unreadable("0000:3b:00.0", "numa_node"),
         says="Look at the path as the user of cyborg-agent",
         remedy=lambda site: site.fake.make_readable("0000:3b:00.0", "numa_node"),
+    ),
+    Situation(
+        code="held",
+        host="two-t4",
+        address="0000:3b:00.0",
+        prepare=lambda site: (
+            site.discover(),
+            site.fake.make_unreadable("0000:3b:00.0", "config"),
+        ),
+        says="Mend what the other findings say",
+        remedy=lambda site: site.fake.make_readable("0000:3b:00.0", "config"),
+    ),
+    Situation(
+        code="report-refused",
+        host="two-t4",
+        address="0000:3b:00.0",
+        prepare=lambda site: site.families.insert(0, ToasterFamily()),
+        says="a newer release of the driver of this card",
+        remedy=lambda site: site.families.pop(0),
     ),
 ]

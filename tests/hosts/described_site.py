@@ -19,8 +19,10 @@ from typing import Any
 from cyborg_ext_drivers import conf, families
 from cyborg_ext_drivers.checks.base import Finding
 from cyborg_ext_drivers.families.base import Family
+from cyborg_ext_drivers.families.nvidia import NvidiaFamily
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.report.ledger import Decision, Entry, Ledger
 from cyborg_ext_drivers.survey import Assessment, Survey, Surveyor
 from cyborg_ext_drivers.testing import FakeHost
 
@@ -35,6 +37,7 @@ class Site:
     def __init__(self, fake: FakeHost):
         self.fake = fake
         self.families: list[Family] = list(families.load())
+        self.entries: dict[str, Entry] = {}
 
     @property
     def options(self) -> Options:
@@ -49,16 +52,27 @@ class Site:
     def survey(self) -> Survey:
         return Surveyor(self.options, families=self.families).survey(Host(self.fake.root))
 
+    def discover(self) -> None:
+        """Let the agent report what there is."""
+        ledger = Ledger("compute-1", self.options, self.entries)
+        ledger.settle(self.survey(), Host(self.fake.root))
+        self.entries = ledger.entries
+
+    def decisions(self) -> list[Decision]:
+        """Return what the command says, given what the agent reported before."""
+        ledger = Ledger("compute-1", self.options, self.entries)
+        return ledger.preview(self.survey(), Host(self.fake.root))
+
     def assessment(self, address: str) -> Assessment | None:
-        found = (a for a in self.survey().assessments if str(a.address) == address)
-        return next(found, None)
+        found = (each.assessment for each in self.decisions())
+        return next((each for each in found if str(each.address) == address), None)
 
     def findings(self, address: str, code: str) -> list[Finding]:
         assessment = self.assessment(address)
         return [f for f in assessment.findings if f.code.name == code] if assessment else []
 
     def reported(self) -> list[str]:
-        return [str(assessment.address) for assessment in self.survey().reported]
+        return [str(each.assessment.address) for each in self.decisions() if each.report]
 
     def configure(self, *lines: str) -> None:
         """Let cyborg.conf say something else."""
@@ -96,6 +110,12 @@ class NpuFamily(Family):
 
     def recognises(self, identity):
         return str(identity.id) == "8086:ad1d"
+
+
+class ToasterFamily(NvidiaFamily):
+    """A family whose author did not know Cyborg's types of devices."""
+
+    name, driver, kind = "toaster", "toaster_driver", "TOASTER"
 
 
 def nothing(site: Site) -> None:

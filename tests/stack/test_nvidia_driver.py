@@ -156,15 +156,11 @@ def test_a_malformed_option_stops_the_driver_at_load(option, value):
     assert option in str(caught.value) and value in str(caught.value)
 
 
-def test_a_host_name_that_no_provider_can_have_refuses_the_device_and_names_it():
+def test_a_host_name_that_no_provider_can_have_stops_the_driver_at_load():
     hostname = ".".join(("a" * 63, "b" * 63, "c" * 62))
     with FakeHost.named("two-t4") as fake, stack_on(fake, host=hostname) as stack:
-        (driver,) = stack.new_tracker().acc_drivers
-        assert driver.discover() == []
-        assert driver.discover() == []
-        errors = [line for line in stack.logs if line.startswith("ERROR")]
-        assert len(errors) == 2
-        assert all("more than Cyborg's 200" in line for line in errors)
+        with pytest.raises(Exception, match=r"\[DEFAULT\] host = .*allowed are 1 to 187"):
+            stack.report()
 
 
 def under_umockdev(fake, monkeypatch):

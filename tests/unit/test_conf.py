@@ -55,6 +55,8 @@ vfio_only = yes
 ignore_findings = companion-bound, console-device
 extra_traits = 10de:1eb8=CUSTOM_RACK_7, CUSTOM_CHEAP
 extra_traits = 0000:5e:*=CUSTOM_RACK_8
+withdraw_after = 5
+on_fault = keep
 [agent]
 enabled_drivers = ext_nvidia_gpu_driver, nvidia_gpu_driver
 [pci]
@@ -73,6 +75,9 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
             (Selector("0000:5e:*"), ("CUSTOM_RACK_8",)),
         ),
         enabled_drivers=("ext_nvidia_gpu_driver", "nvidia_gpu_driver"),
+        withdraw_after=5,
+        on_fault="keep",
+        state_dir=f"{tmp_path}/var/lib/cyborg/ext_drivers",
         cyborg_device_specs=('{"vendor_id": "10de"}',),
     )
     assert options.below_root("catalog_dir") == f"{tmp_path}/etc/mine"
@@ -83,6 +88,11 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
     [
         ("host_root", "host", "absolute path"),
         ("host_root", "", "absolute path"),
+        ("withdraw_after", "0", "whole numbers 1 to 10080"),
+        ("withdraw_after", "10081", "whole numbers 1 to 10080"),
+        ("withdraw_after", "three", "whole numbers 1 to 10080"),
+        ("on_fault", "hope", "withdraw, keep"),
+        ("state_dir", "var/lib", "absolute path"),
         ("host_root", "/there/is/no/such/directory", "no such directory"),
         ("host_root", "/proc/version", "no such directory"),
         ("host_root", "/srv/$nothing", "nothing"),
