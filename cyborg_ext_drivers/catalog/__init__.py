@@ -23,13 +23,13 @@ An exact id in ``never`` beats ``devices``, which beats a class rule in ``never`
 Next stop: :mod:`cyborg_ext_drivers.families.base`.
 """
 
-import dataclasses
 import importlib.resources
 import json
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import CatalogError
@@ -45,8 +45,7 @@ _DECODER = json.JSONDecoder()
 _MOST_BYTES = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """What one PCI id (and subsystem, and revision) is: ``Tesla T4``."""
 
     kind: str
@@ -62,8 +61,7 @@ class Product:
     is_undecided: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """Functions that are no accelerators: why (a finding code) and what they are."""
 
     what: str
