@@ -23,7 +23,6 @@ An exact id in ``never`` beats ``devices``, which beats a class rule in ``never`
 Next stop: :mod:`cyborg_ext_drivers.families.base`.
 """
 
-import importlib.resources
 import json
 import os
 import re
@@ -215,9 +214,9 @@ def load(directory: str | os.PathLike | None = None) -> Catalog:
 
 def packaged() -> list[Layer]:
     """Return the files that the package brings; CI has checked them against the schema."""
-    folder = importlib.resources.files(__name__)
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return [PackagedLayer(file.name, file.read_text()) for file in files]
+    folder = os.path.dirname(__file__)
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".yaml"))
+    return [PackagedLayer(name, _text_of(os.path.join(folder, name))) for name in names]
 
 
 def _checked(path: str) -> Layer:
