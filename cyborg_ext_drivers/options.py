@@ -72,7 +72,7 @@ class Selector(NamedTuple):
         return self.text
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Options:
     """The options that the pipeline asks for, with the defaults of an empty cyborg.conf."""
 

@@ -13,10 +13,10 @@
 """How a subcommand looks at a host: its options, the survey, the exit code."""
 
 import contextlib
-import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stevedore import driver, exception
 
@@ -31,8 +31,7 @@ GOOD, SKIPPED, BROKEN = 0, 1, 2
 FAKE_HOSTS = "cyborg_ext_drivers.fake_host"
 
 
-@dataclasses.dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One host as a subcommand sees it."""
 
     host: Host
