@@ -58,7 +58,7 @@ class InvalidAddress(errors.ExtDriversError, ValueError):
         )
 
 
-@dataclasses.dataclass(frozen=True, order=True, slots=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class PciAddress:
     """One PCI function, printed as sysfs prints it: ``0000:3b:00.0``.
 

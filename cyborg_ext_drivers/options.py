@@ -16,6 +16,7 @@ import dataclasses
 import fnmatch
 import os
 import re
+from typing import NamedTuple
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.errors import ExtDriversError
@@ -33,8 +34,7 @@ class InvalidSelector(ExtDriversError, ValueError):
     """A text that selects no PCI functions."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(NamedTuple):
     """Some PCI functions: an address (``0000:3b:*``) or ids (``10de:1eb8``), with globs."""
 
     text: str
@@ -72,7 +72,7 @@ class Selector:
         return self.text
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Options:
     """The options that the pipeline asks for, with the defaults of an empty cyborg.conf."""
 

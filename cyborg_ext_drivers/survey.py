@@ -184,13 +184,13 @@ class Surveyor:
         if not extra:
             return deployables
         return tuple(
-            dataclasses.replace(each, traits=tuple(dict.fromkeys((*each.traits, *extra))))
+            each._replace(traits=tuple(dict.fromkeys((*each.traits, *extra))))
             for each in deployables
         )
 
     def _judged(self, finding: Finding) -> Finding:
         is_ignored = finding.code.name in self.options.ignore_findings
-        return dataclasses.replace(finding, is_ignored=is_ignored)
+        return finding._replace(is_ignored=is_ignored)
 
     def _assess(
         self, function: PciFunction, chosen: tuple[Family, ...], surroundings: Surroundings

@@ -23,12 +23,11 @@ An exact id in ``never`` beats ``devices``, which beats a class rule in ``never`
 Next stop: :mod:`cyborg_ext_drivers.families.base`.
 """
 
-import dataclasses
-import importlib.resources
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import CatalogError
@@ -45,8 +44,7 @@ _DECODER = json.JSONDecoder()
 _MOST_BYTES = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """What one PCI id (and subsystem, and revision) is: ``Tesla T4``."""
 
     kind: str
@@ -62,8 +60,7 @@ class Product:
     is_undecided: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """Functions that are no accelerators: why (a finding code) and what they are."""
 
     what: str
@@ -218,9 +215,9 @@ def load(directory: str | os.PathLike | None = None) -> Catalog:
 
 def packaged() -> list[Layer]:
     """Return the files that the package brings; CI has checked them against the schema."""
-    folder = importlib.resources.files(__name__)
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return [PackagedLayer(file.name, file.read_text()) for file in files]
+    folder = os.path.dirname(__file__)
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".yaml"))
+    return [PackagedLayer(name, _text_of(os.path.join(folder, name))) for name in names]
 
 
 def _checked(path: str, bundled: Iterable[Layer]) -> Layer:

@@ -19,9 +19,8 @@ Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
 """
 
 import abc
-import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.findings import Code, Evidence, Finding, Passed, Severity
@@ -41,8 +40,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What a check may look at beside the accelerator itself."""
 
     host: Host

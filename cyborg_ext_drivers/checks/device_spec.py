@@ -21,9 +21,9 @@ expressions that match from the start.  An address that names one physical funct
 its virtual functions.  Source: nova/pci/devspec.py and nova/pci/whitelist.py.
 """
 
-import dataclasses
 import json
 import re
+from typing import NamedTuple
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import ExtDriversError
@@ -38,8 +38,7 @@ class InvalidDeviceSpec(ExtDriversError, ValueError):
     """A value that Nova would refuse."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceSpec:
+class DeviceSpec(NamedTuple):
     """One object of ``device_spec``; ``text`` is the value that it stands in."""
 
     text: str

@@ -17,7 +17,6 @@ check that uses it, and the command, its list of codes and the manual are made f
 Codes are public and never renamed.
 """
 
-import dataclasses
 import enum
 from typing import NamedTuple
 
@@ -45,8 +44,7 @@ class Evidence(NamedTuple):
         return f"{self.path} = {self.value}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """Something about an accelerator that the operator should know."""
 
     code: "Code"
@@ -78,8 +76,7 @@ class Passed(NamedTuple):
     evidence: tuple[tuple[str, object], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """One kind of finding: ``iommu-disabled``."""
 
     name: str

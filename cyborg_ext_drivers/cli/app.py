@@ -18,11 +18,22 @@ from collections.abc import Sequence
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
+from stevedore.named import NamedExtensionManager
 
 NAMESPACE = "cyborg_ext_drivers.cli"
 DEFAULT_COMMAND = "host"
 _FLAGS = frozenset(("--debug", "-v", "-vv", "-vvv", "--verbose", "-q", "--quiet"))
 _ENDS = frozenset(("--version", "-h", "--help", "help", "complete"))
+
+
+class _Subcommands(CommandManager):
+    """The subcommands, of which none is imported before it is run."""
+
+    def load_commands(self, namespace: str) -> None:
+        """Learn the names of all subcommands; cliff itself would import each as well."""
+        self.group_list.append(namespace)
+        found = NamedExtensionManager(namespace, names=()).list_entry_points()
+        self.commands |= {entry_point.name: entry_point for entry_point in found}
 
 
 class DiagnoseApp(App):
@@ -41,7 +52,7 @@ class DiagnoseApp(App):
                 "skipped or held, 2 when host or configuration cannot be read."
             ),
             version=_version(),
-            command_manager=CommandManager(NAMESPACE),
+            command_manager=_Subcommands(NAMESPACE),
             deferred_help=False,
         )
 

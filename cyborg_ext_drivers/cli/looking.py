@@ -13,10 +13,10 @@
 """How a subcommand looks at a host: its options, the survey, the exit code."""
 
 import contextlib
-import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stevedore import driver, exception
 
@@ -33,8 +33,7 @@ GOOD, SKIPPED, BROKEN = 0, 1, 2
 FAKE_HOSTS = "cyborg_ext_drivers.fake_host"
 
 
-@dataclasses.dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One host as a subcommand sees it."""
 
     host: Host
@@ -52,7 +51,7 @@ class View:
 
     def again(self) -> "View":
         """Return the same host to be looked at anew."""
-        return dataclasses.replace(self, host=self.host.again())
+        return self._replace(host=self.host.again())
 
     def _reported(self) -> dict[str, Entry]:
         """Return what the drivers of this host have told Cyborg, as far as it can be read."""

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from cyborg_ext_drivers.address import PciAddress
@@ -33,8 +32,7 @@ class AttachHandle(NamedTuple):
     type: str = "PCI"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deployable:
+class Deployable(NamedTuple):
     """What is scheduled: one Placement resource provider with equal attach handles."""
 
     address: PciAddress
@@ -43,8 +41,7 @@ class Deployable:
     handles: tuple[AttachHandle, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Accelerator:
+class Accelerator(NamedTuple):
     """One card, Cyborg's device: ``0000:3b:00.0 (Tesla T4)``."""
 
     family: Family

@@ -76,20 +76,17 @@ class PciFunction:
     ):
         self._tree = tree
         self.name = name
+        #: The host's path of the function.
+        self.path = f"{DEVICES}/{name}"
         self.identity = identity
         self.failure = failure
 
     def __str__(self) -> str:
         return self.name
 
-    @property
-    def path(self) -> str:
-        """The host's path of the function."""
-        return f"{DEVICES}/{self.name}"
-
     def path_of(self, attribute: str) -> str:
         """Return the host's path of an attribute, for evidence."""
-        return f"{DEVICES}/{self.name}/{attribute}"
+        return f"{self.path}/{attribute}"
 
     @property
     def directory(self) -> Directory:

@@ -44,7 +44,7 @@ _CONTROLLERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class DeployableReport:
     """One resource provider to be: its name, what it has, what an instance gets of it."""
 
@@ -61,7 +61,7 @@ class DeployableReport:
         return len(self.handles)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class DeviceReport:
     """One device to be, with its deployables."""
 
