@@ -125,7 +125,9 @@ class Surveyor:
         catalog: Catalog | None = None,
     ):
         self.options = options or Options()
-        self.families = tuple(families_room.load() if families is None else families)
+        self.families = _by_right(
+            families_room.load() if families is None else families, self.options
+        )
         self.checks = tuple(
             sorted(
                 checks_room.load() if checks is None else checks,
@@ -159,7 +161,7 @@ class Surveyor:
         names = memory.candidates(
             host.functions,
             lambda identity: (
-                _family(chosen, identity) is not None
+                _family(self.families, identity) in chosen
                 or (only is None and self._is_candidate(identity))
             ),
         )
@@ -198,7 +200,9 @@ class Surveyor:
         if function.identity is None:
             assert function.failure is not None
             return Assessment(function, None, (unreadable(function, function.failure),))
-        family = _family(chosen, function.identity)
+        family = _family(self.families, function.identity)
+        if family not in chosen:
+            family = None
         try:
             function.fetch()
             if function.is_virtual:
@@ -299,6 +303,15 @@ def _virtual_functions_of(assessed: list[Assessment]) -> set[PciAddress]:
     """Return the functions that a physical one names as its own, whatever they say."""
     divided = (each for each in assessed if any(f.code is VFS_ENABLED for f in each.findings))
     return {address for each in divided for address in each.function.virtual_functions}
+
+
+def _by_right(families: Iterable[Family], options: Options) -> tuple[Family, ...]:
+    """Return families in the order in which they may claim a card: enabled ones first.
+
+    Every driver comes to the same order, so no card is reported by two of them.
+    """
+    enabled = options.enabled_drivers
+    return tuple(sorted(families, key=lambda each: bool(enabled) and each.driver not in enabled))
 
 
 def _family(families: tuple[Family, ...], identity: Identity) -> Family | None:

@@ -57,6 +57,15 @@ DRIVER_NOT_ENABLED = Code(
     "cyborg.conf that was read.",
     "Add the driver to [agent] enabled_drivers in cyborg.conf and restart cyborg-agent",
 )
+CLAIMED_BY_TWO_DRIVERS = Code(
+    "claimed-by-two-drivers",
+    Severity.WARNING,
+    "Another enabled driver is for the same card",
+    "Two families recognise the card and the drivers of both are enabled. One of them, the same at "
+    "every discovery, reports it; with another choice of drivers its traits may be others.",
+    "Take one of the two drivers out of [agent] enabled_drivers in cyborg.conf and restart "
+    "cyborg-agent",
+)
 EXCLUDED_BY_CONFIG = Code(
     "excluded-by-config",
     Severity.BLOCKER,
@@ -69,7 +78,13 @@ EXCLUDED_BY_CONFIG = Code(
 class OwnershipCheck(Check):
     """Not excluded, not Nova's, reported by one driver and that one enabled."""
 
-    codes = (CLAIMED_BY_NOVA, IN_TREE_DRIVER_ENABLED, DRIVER_NOT_ENABLED, EXCLUDED_BY_CONFIG)
+    codes = (
+        CLAIMED_BY_NOVA,
+        IN_TREE_DRIVER_ENABLED,
+        DRIVER_NOT_ENABLED,
+        CLAIMED_BY_TWO_DRIVERS,
+        EXCLUDED_BY_CONFIG,
+    )
     precedence = 70
 
     def examine(
@@ -86,6 +101,7 @@ class OwnershipCheck(Check):
         if options.enabled_drivers is not None:
             yield _enabled(accelerator, options.enabled_drivers)
             yield from _in_tree(accelerator, options)
+            yield _contested(accelerator, surroundings, options.enabled_drivers)
 
 
 def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
@@ -143,6 +159,22 @@ def _enabled(accelerator: Accelerator, enabled: tuple[str, ...]) -> Finding | Pa
         evidence,
         remedy=f"Add {driver} to [agent] enabled_drivers in cyborg.conf and restart cyborg-agent",
     )
+
+
+def _contested(
+    accelerator: Accelerator, surroundings: Surroundings, enabled: tuple[str, ...]
+) -> Finding | Passed:
+    evidence = ("cyborg.conf [agent] enabled_drivers", ",".join(enabled) or "empty")
+    mine = accelerator.family
+    for family in surroundings.families:
+        is_other = family is not mine and family.driver in enabled
+        if is_other and family.recognises(accelerator.identity):
+            return CLAIMED_BY_TWO_DRIVERS.finding(
+                accelerator.address,
+                f"{family.driver} is for it as well; {mine.driver} reports it",
+                evidence,
+            )
+    return Passed(CLAIMED_BY_TWO_DRIVERS, (evidence,))
 
 
 def _in_tree(accelerator: Accelerator, options: Options) -> Iterator[Finding | Passed]:

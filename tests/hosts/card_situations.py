@@ -12,7 +12,14 @@
 
 """Every finding about the card itself, on a described host, with its remedy."""
 
-from tests.hosts.described_site import CATALOG, NOVA, NpuFamily, Situation, ToasterFamily
+from tests.hosts.described_site import (
+    CATALOG,
+    NOVA,
+    NpuFamily,
+    OtherFamily,
+    Situation,
+    ToasterFamily,
+)
 
 CARD_SITUATIONS = [
     # Identity
@@ -212,6 +219,17 @@ CARD_SITUATIONS = [
         prepare=lambda site: site.configure("[ext_drivers]", "vfio_only = yes"),
         says="driverctl set-override 0000:3b:00.0 vfio-pci",
         remedy=lambda site: site.fake.bind("0000:3b:00.0", "vfio-pci"),
+    ),
+    Situation(
+        code="claimed-by-two-drivers",
+        host="two-t4",
+        address="0000:3b:00.0",
+        prepare=lambda site: (
+            site.families.append(OtherFamily()),
+            site.configure("[agent]", "enabled_drivers = ext_nvidia_gpu_driver, other_driver"),
+        ),
+        says="Take one of the two drivers out of [agent] enabled_drivers",
+        remedy=lambda site: site.configure("[agent]", "enabled_drivers = other_driver"),
     ),
     # Reading
     Situation(

@@ -112,6 +112,12 @@ class NpuFamily(Family):
         return str(identity.id) == "8086:ad1d"
 
 
+class OtherFamily(NvidiaFamily):
+    """What a third party would install to report NVIDIA's cards in its own way."""
+
+    name, driver = "other", "other_driver"
+
+
 class ToasterFamily(NvidiaFamily):
     """A family whose author did not know Cyborg's types of devices."""
 

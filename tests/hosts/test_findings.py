@@ -23,7 +23,7 @@ from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost
 from tests.hosts.card_situations import CARD_SITUATIONS
-from tests.hosts.described_site import Site
+from tests.hosts.described_site import OtherFamily, Site
 from tests.hosts.iommu_situations import IOMMU_SITUATIONS
 
 CODES = [code for check in checks.load() for code in check.codes]
@@ -236,3 +236,20 @@ def test_extra_traits_follow_the_cards_own_in_the_order_of_the_options():
         (*own[0], "CUSTOM_ZONE_B", "CUSTOM_ALL"),
         (*own[1], "CUSTOM_ZONE_B", "CUSTOM_RACK_7", "CUSTOM_ALL"),
     ]
+
+
+def test_of_two_drivers_for_a_card_the_enabled_one_reports_it_and_never_both():
+    site = site_of("two-t4")
+    with site.fake:
+        site.families.append(OtherFamily())
+        for enabled, winner in (
+            ("ext_nvidia_gpu_driver, other_driver", "nvidia_gpu"),
+            ("other_driver, ext_nvidia_gpu_driver", "nvidia_gpu"),
+            ("other_driver", "other"),
+            ("fake_driver", "nvidia_gpu"),
+        ):
+            site.configure("[agent]", f"enabled_drivers = {enabled}")
+            surveyor = Surveyor(site.options, families=site.families)
+            for name in ("nvidia_gpu", "other"):
+                survey = surveyor.survey(Host(site.fake.root), only=(name,))
+                assert len(survey.reported) == (2 if name == winner else 0), (enabled, name)
