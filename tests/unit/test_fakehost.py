@@ -810,6 +810,7 @@ class TestDescriptions:
             "HostDescription",
             "MediatedDevice",
             "MediatedType",
+            "Oddity",
             "Reported",
             "UmockdevMissing",
             "UnknownFunction",
