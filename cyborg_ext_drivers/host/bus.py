@@ -31,7 +31,8 @@ from cyborg_ext_drivers.host.identity import Identity, is_nonsense
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.host.sysfs import Tree
 
-_FUNCTION_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+# As the kernel spells it, with no needless zero: one address has one name.
+_FUNCTION_NAME = re.compile(r"([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
 class PciFunctions:
@@ -53,7 +54,8 @@ class PciFunctions:
     @functools.cached_property
     def strays(self) -> tuple[str, ...]:
         """Entries of the bus that are named like no PCI function."""
-        return tuple(sorted(name for name in self.uevents if not _FUNCTION_NAME.fullmatch(name)))
+        strays = (name for name in self.uevents if not _FUNCTION_NAME.fullmatch(name))
+        return tuple(sorted(name if name.isprintable() else ascii(name) for name in strays))
 
     def __iter__(self) -> Iterator[PciFunction]:
         yield from self.select(lambda identity: True)
