@@ -32,7 +32,7 @@ _SPELLINGS = (
     re.compile(r"pci_([0-9a-fA-F]{4,8})_([0-9a-fA-F]{2})_([0-9a-fA-F]{2})_([0-9a-fA-F])"),
 )
 # What the kernel's bus has: %04x:%02x:%02x.%d (drivers/pci/probe.c pci_setup_device).
-_OF_SYSFS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_OF_SYSFS = re.compile(r"(?:[0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _NUMBER = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,8}")
 _FIELDS = ("domain", "bus", "device", "function")
 _LIMITS = (0xFFFFFFFF, 0xFF, 0x1F, 0x7)

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable
 
 from cyborg_ext_drivers.host._containment import Containment
-from cyborg_ext_drivers.host._reading import is_recent, read_quickly
+from cyborg_ext_drivers.host._reading import entries_of, is_recent, read_quickly
 
 
 class Entries:
@@ -45,15 +45,14 @@ class Entries:
 
         :param parent: a descriptor of the directory, which lies at *real*.
         :param is_settled: tells of a content that it stays.
+        :raises OSError: when the directory cannot be listed.
         """
         is_inside = self._inside(parent, real)
         is_quiet = self._forget_what_changed(parent)
         known = self._settled
         found: dict[str, bytes] = {}
         unusual = []
-        with os.scandir(parent) as entries:
-            inodes = [(entry.name, entry.inode()) for entry in entries]
-        for name, inode in inodes:
+        for name, inode in entries_of(parent):
             if name in known and known[name][0] == inode:
                 found[name] = known[name][1]
                 continue

@@ -23,7 +23,9 @@ Next stop: :mod:`cyborg_ext_drivers.host.directory`.
 
 import errno
 import functools
+import itertools
 import os
+import stat
 import time
 from collections.abc import Callable
 
@@ -31,8 +33,11 @@ from collections.abc import Callable
 PAGE = 4096
 LOCATE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# A FIFO or a device in the place of an attribute must neither block nor be followed.
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+# A FIFO or a device in the place of an attribute must not block, a link not be followed, a
+# terminal not become that of the agent.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+# A PCI domain has at most 65536 functions; a host with more entries is none.
+_MOST_NAMES = 1 << 17
 # File systems take their time stamps from a clock that ticks every few milliseconds.
 _RECENT_NS = 50_000_000
 
@@ -45,11 +50,18 @@ def read(path: str, parent: int | None = None, size: int = PAGE + 1) -> bytes | 
     try:
         descriptor = os.open(path, _READ, dir_fd=parent)
         try:
-            return os.read(descriptor, size)
+            return os.read(descriptor, size) or _nothing(descriptor)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
         return None
+
+
+def _nothing(descriptor: int) -> bytes:
+    """Return that a file is empty; a FIFO that nobody writes to is no empty file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, "No file but a pipe or a device")
+    return b""
 
 
 @functools.cache
@@ -87,15 +99,22 @@ def is_there(path: str, parent: int | None = None) -> bool:
 def list_names(path: str, parent: int | None = None) -> list[str] | None:
     """Return a directory's entries in the kernel's order, ``None`` when it is absent."""
     try:
-        if parent is None and not os.path.islink(path):
-            return os.listdir(path)
         descriptor = os.open(path, LIST | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
         return None
     try:
-        return os.listdir(descriptor)
+        return [name for name, _inode in entries_of(descriptor)]
     finally:
         os.close(descriptor)
+
+
+def entries_of(descriptor: int) -> list[tuple[str, int]]:
+    """Return name and inode of all entries of an open directory, in the kernel's order."""
+    with os.scandir(descriptor) as entries:
+        found = [(each.name, each.inode()) for each in itertools.islice(entries, _MOST_NAMES)]
+    if len(found) == _MOST_NAMES:
+        raise OSError(errno.E2BIG, "More entries than any host has")
+    return found
 
 
 def version(path: str, parent: int | None = None) -> tuple[int, int, int] | None:

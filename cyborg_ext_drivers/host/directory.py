@@ -22,6 +22,7 @@ Next stop: :mod:`cyborg_ext_drivers.host.sysfs`.
 """
 
 import errno
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -42,6 +43,8 @@ from cyborg_ext_drivers.host._reading import (
 CONSTANT = frozenset(
     ("vendor", "device", "class", "revision", "subsystem_vendor", "subsystem_device")
 )
+# NAME_MAX of Linux.
+_LONGEST_NAME = 255
 
 
 class Directory:
@@ -111,18 +114,28 @@ class Directory:
         The link is read, never followed.
 
         :raises Unreadable: when the kernel refuses.
-        :raises Malformed: when it is no link.
+        :raises Malformed: when it is no link, or to what has no printable name.
         """
         target = self._ask(read_link, name)
-        return None if target is None else target.rstrip("/").rpartition("/")[2]
+        if target is None:
+            return None
+        last = target.rstrip("/").rpartition("/")[2]
+        if not last.isprintable() or len(last) > _LONGEST_NAME:
+            raise Malformed(self.path_of(name), shown(os.fsencode(target)), "a link to a name")
+        return last
 
     def names(self, child: str = "") -> list[str] | None:
         """Return the names of all entries in the kernel's order, ``None`` when it is absent.
 
+        What cannot be printed of a name is escaped, so nothing is found by it.
+
         :param child: list this directory below instead; a link is not followed.
         :raises Unreadable: when the kernel refuses.
         """
-        return self._ask(list_names, child)
+        names = self._ask(list_names, child)
+        return (
+            names if names is None or "".join(names).isprintable() else list(map(_spelled, names))
+        )
 
     def has(self, name: str) -> bool:
         """Return whether an entry is there, whatever it is and whoever may read it.
@@ -218,6 +231,10 @@ class Directory:
                     raise Malformed(path, "no link", "a symbolic link") from None
                 raise Unreadable(path, reason(error)) from None
         return self._answers[key]
+
+
+def _spelled(name: str) -> str:
+    return name if name.isprintable() else shown(os.fsencode(name))
 
 
 def shown(data: bytes) -> str:

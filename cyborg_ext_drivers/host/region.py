@@ -58,9 +58,20 @@ def regions_in(directory: Directory) -> tuple[Region, ...]:
     """
     lines = (directory.text("resource") or "").splitlines()[:_BASE_ADDRESS_REGISTERS]
     try:
-        rows = [[int(part, 16) for part in line.split()] for line in lines]
+        rows = [[_number(part) for part in line.split()] for line in lines]
         regions = [Region(n, start, end, flags) for n, (start, end, flags) in enumerate(rows)]
     except ValueError:
         found = " ".join(lines)[:80]
         raise Malformed(directory.path_of("resource"), found, "lines of 3 numbers") from None
     return tuple(region for region in regions if region.flags)
+
+
+def _number(text: str) -> int:
+    """Return a number of at most 64 bits.
+
+    :raises ValueError: when it is none.
+    """
+    number = int(text, 16)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(text)
+    return number

@@ -148,12 +148,12 @@ class Tree:
             self._entries[path, file] = Entries(self.root, path, file)
         try:
             parent = os.open(real, LIST)
+            try:
+                found, unusual = self._entries[path, file].read(parent, real, is_settled)
+            finally:
+                os.close(parent)
         except OSError as error:
             raise Unreadable(path, reason(error)) from None
-        try:
-            found, unusual = self._entries[path, file].read(parent, real, is_settled)
-        finally:
-            os.close(parent)
         return found | {name: self._read_slowly(f"{path}/{name}", file) for name in unusual}
 
     def _read_slowly(self, path: str, file: str) -> bytes | None | ReadError:

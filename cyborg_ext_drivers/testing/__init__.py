@@ -26,6 +26,7 @@ from cyborg_ext_drivers.testing._description import (
 )
 from cyborg_ext_drivers.testing._loading import UnknownHost, described_hosts, load
 from cyborg_ext_drivers.testing._machine import MediatedDevice, UnknownFunction
+from cyborg_ext_drivers.testing._oddities import Oddity
 from cyborg_ext_drivers.testing._umockdev import UmockdevMissing
 from cyborg_ext_drivers.testing._validation import DescriptionError, Fault
 from cyborg_ext_drivers.testing.fakehost import FakeHost
@@ -40,6 +41,7 @@ __all__ = [
     "HostDescription",
     "MediatedDevice",
     "MediatedType",
+    "Oddity",
     "Reported",
     "UmockdevMissing",
     "UnknownFunction",

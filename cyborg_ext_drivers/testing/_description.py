@@ -241,6 +241,27 @@ def _function(mapping: Mapping[str, Any]) -> FunctionDescription:
     return FunctionDescription(**fields)
 
 
+def virtual_function(
+    physical: FunctionDescription, number: int, driver: str | None
+) -> FunctionDescription:
+    """Return one virtual function; its routing id may carry into device and bus."""
+    address = physical.address
+    routing = address.bus << 8 | address.device << 3 | address.function
+    routing += physical.sriov_offset + number * physical.sriov_stride
+    return FunctionDescription(
+        address=PciAddress(address.domain, routing >> 8, routing >> 3 & 0x1F, routing & 7),
+        vendor=physical.vendor,
+        device=physical.sriov_vf_device or physical.device,
+        class_=physical.class_,
+        subsystem=f"{physical.subsystem.split(':')[0]}:0000",
+        revision=physical.revision,
+        driver=driver,
+        numa_node=physical.numa_node,
+        physfn=address,
+        reset_method="flr",
+    )
+
+
 def _size(text: str) -> int:
     unit = "KMGT".find(text[-1]) + 1
     return int(text[:-1] if unit else text) << (10 * unit)

@@ -17,11 +17,13 @@ another touches only what differs, so that a change under test looks as it does 
 host: one link goes, one file has another text, the rest stays.
 """
 
+import contextlib
 import dataclasses
 import enum
 import errno
 import os
 import shutil
+import socket
 from collections.abc import Mapping
 
 _MEMORY = "/dev/shm"
@@ -36,6 +38,21 @@ class Link:
     target: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinkAsWritten:
+    """A symbolic link whose target is laid as it is, wherever that leads."""
+
+    target: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinkOutside:
+    """A symbolic link to an entry of the directory that lies beside the root."""
+
+    name: str
+    is_absolute: bool
+
+
 class Special(enum.Enum):
     """What lies at a path and is neither a readable file nor a link."""
 
@@ -45,9 +62,15 @@ class Special(enum.Enum):
     WRITE_ONLY = enum.auto()
     #: A link to itself: opening it fails with ELOOP, for root as well.
     UNREADABLE = enum.auto()
+    #: A FIFO that nobody writes to.
+    PIPE = enum.auto()
+    #: A FIFO that somebody holds open for writing and never writes to.
+    HELD_PIPE = enum.auto()
+    #: A socket's file: opening it fails with ENXIO.
+    SOCKET = enum.auto()
 
 
-Entry = bytes | Link | Special
+Entry = bytes | Link | LinkAsWritten | LinkOutside | Special
 Tree = Mapping[str, Entry]
 
 
@@ -61,11 +84,20 @@ class Files:
 
     def __init__(self, root: str, aside: str, *, shared: bool = False):
         self.root = root
+        #: A directory beside the root; nothing of it is the host's.
+        self.outside = os.path.join(aside, "outside")
         # New content is written here first, so that a reader never sees half of it.
         self._aside = os.path.join(aside, "new")
         self._directories: set[str] = set()
         self._explicit: set[str] = set()
         self._pool: dict[bytes, str] | None = {} if shared else None
+        self._writers: dict[str, int] = {}
+        self._odd_links: set[str] = set()
+
+    def close(self) -> None:
+        """Let go of the pipes that are held open."""
+        while self._writers:
+            os.close(self._writers.popitem()[1])
 
     def update(self, old: Tree, new: Tree) -> None:
         """Change what lies below the root from one tree into another."""
@@ -83,7 +115,7 @@ class Files:
         """Remove directories that were made for what they held, and are empty now."""
         for directory in directories:
             path = directory
-            while path and path not in self._explicit:
+            while path and path not in self._explicit and not self._is_beyond_a_link(path):
                 try:
                     os.rmdir(self.root + path)
                 except FileNotFoundError:
@@ -95,7 +127,10 @@ class Files:
 
     def remove(self, path: str) -> None:
         """Remove a file, a link or a directory with all that it holds."""
+        if self._is_beyond_a_link(path):
+            return
         real = self.root + path
+        self._release(path)
         try:
             os.unlink(real)
         except OSError as error:
@@ -116,8 +151,19 @@ class Files:
         except FileExistsError:
             self._replace(path, entry)
 
+    def _is_beyond_a_link(self, path: str) -> bool:
+        """Return whether an odd link leads elsewhere on the way to a path."""
+        return any(path.startswith(f"{link}/") for link in self._odd_links)
+
+    def _release(self, path: str) -> None:
+        """Let go of the pipes at a path and below it, and of the link there."""
+        self._odd_links.discard(path)
+        for each in [each for each in self._writers if f"{each}/".startswith(f"{path}/")]:
+            os.close(self._writers.pop(each))
+
     def _replace(self, path: str, entry: Entry) -> None:
         real = self.root + path
+        self._release(path)
         if entry is Special.DIRECTORY or (os.path.isdir(real) and not os.path.islink(real)):
             self.remove(path)
         if entry is Special.DIRECTORY:
@@ -135,6 +181,25 @@ class Files:
             os.close(os.open(real, _CREATE, 0o200))
         elif entry is Special.UNREADABLE:
             os.symlink(path.rpartition("/")[2], real)
+        else:
+            self._write_odd(real, path, entry)
+
+    def _write_odd(self, real: str, path: str, entry: Entry) -> None:
+        if isinstance(entry, LinkAsWritten | LinkOutside):
+            self._odd_links.add(path)
+        if isinstance(entry, LinkAsWritten):
+            os.symlink(entry.target, real)
+        elif isinstance(entry, LinkOutside):
+            os.makedirs(self.outside, exist_ok=True)
+            target = f"{self.outside}/{entry.name}"
+            here = os.path.dirname(self.root + path)
+            os.symlink(target if entry.is_absolute else os.path.relpath(target, here), real)
+        elif entry is Special.SOCKET:
+            _make_socket(real)
+        else:
+            os.mkfifo(real)
+            if entry is Special.HELD_PIPE:
+                self._writers[path] = os.open(real, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _write_bytes(self, real: str, content: bytes) -> None:
         if self._pool is not None:
@@ -171,3 +236,13 @@ def _write_file(real: str, content: bytes) -> None:
         os.write(descriptor, content)
     finally:
         os.close(descriptor)
+
+
+def _make_socket(real: str) -> None:
+    """Make the file of a socket that nobody listens on; its path may be of any length."""
+    directory, _, name = real.rpartition("/")
+    with contextlib.ExitStack() as stack:
+        parent = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, parent)
+        bound = stack.enter_context(socket.socket(socket.AF_UNIX))
+        bound.bind(f"/proc/self/fd/{parent}/{name}")

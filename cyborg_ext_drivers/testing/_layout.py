@@ -17,14 +17,12 @@ from typing import Literal
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.testing import _function_tree, _platform
-from cyborg_ext_drivers.testing._files import Files, Link, Special, Tree
+from cyborg_ext_drivers.testing._files import Files, Tree
 from cyborg_ext_drivers.testing._machine import Machine
 
 #: ``all``, or ``identity`` for what says which functions there are and how they hang
 #: together: enough for a walk of the bus, and several times as quick to lay.
 Attributes = Literal["all", "identity"]
-
-_FUNCTIONS = "/sys/devices/pci"
 
 
 class Layout:
@@ -37,6 +35,7 @@ class Layout:
         self._shared: Tree = {}
         self._laid: dict[PciAddress, Tree] = {}
         self._given: Tree = {}
+        self._extra: Tree = {}
         nodes = (function.numa_node for function in machine.functions.values())
         self._nodes = max(nodes, default=0) + 1 or 1
 
@@ -46,6 +45,8 @@ class Layout:
         What all functions share comes first, and what the description says of single files
         last, so that links and files find their directories.
         """
+        odd = self._machine.oddities
+        self._lay_extra({path: e for path, e in self._extra.items() if path in odd})
         shared = self._shared_entries()
         self._files.update(self._shared, shared)
         self._shared = shared
@@ -57,6 +58,17 @@ class Layout:
         given = self._given_entries()
         self._files.update(self._given, given)
         self._given = given
+        self._lay_extra(self._extra_entries() if odd else {})
+
+    def _lay_extra(self, extra: Tree) -> None:
+        """Lay what is odd and in the place of nothing, after all that has a place."""
+        if extra != self._extra:
+            kept = {path: e for path, e in self._extra.items() if not self._is_laid(path)}
+            self._files.update(kept, extra)
+            self._extra = extra
+
+    def _is_laid(self, path: str) -> bool:
+        return any(path in tree for tree in (self._shared, self._given, *self._laid.values()))
 
     def _touched(self, addresses: Iterable[PciAddress] | None) -> set[PciAddress]:
         """Return the functions that change when some do: physical functions, bridges above."""
@@ -69,44 +81,40 @@ class Layout:
         return touched
 
     def _shared_entries(self) -> Tree:
-        tree = self._without_given(_platform.entries(self._machine, self._nodes))
-        given = self._machine.host.files
-        own = {path for path in self._machine.blocked if not path.startswith(_FUNCTIONS)}
-        return self._blocked(tree, own - given.keys())
+        return self._odd(self._without_given(_platform.entries(self._machine, self._nodes)))
 
     def _function_entries(self, address: PciAddress) -> Tree:
         function = self._machine.functions.get(address)
         if function is None:
             return {}
         tree = _function_tree.entries(self._machine, function, self._nodes, self._detailed)
-        return self._blocked(self._without_given(tree), self._blocked_in(address))
-
-    def _blocked_in(self, address: PciAddress) -> set[str]:
-        """Return the blocked paths of a function, without those of functions below it."""
-        here = f"{self._machine.directory(address)}/"
-        own = {path for path in self._machine.blocked if path.startswith(here)}
-        below = {str(each) for each in self._machine.functions} if own else set()
-        return {path for path in own if path.removeprefix(here).split("/")[0] not in below}
+        return self._odd(self._without_given(tree))
 
     def _given_entries(self) -> Tree:
         given = self._machine.host.files.items()
-        tree = {path: _platform.content(text) for path, text in given if text is not None}
-        return self._blocked(tree, self._machine.blocked & tree.keys())
+        return self._odd({p: _platform.content(text) for p, text in given if text is not None})
+
+    def _extra_entries(self) -> Tree:
+        """Return what is odd at paths where nothing would be."""
+        here = {p: o for p, o in self._machine.oddities.items() if not self._is_laid(p)}
+        above = tuple(f"{path}/" for path in self._machine.oddities)
+        changed = ((p, oddity.change(None)) for p, oddity in here.items())
+        return {p: e for p, e in changed if e is not None and not p.startswith(above)}
 
     def _without_given(self, tree: Tree) -> Tree:
         """Leave out the files that the description itself speaks of."""
         given = self._machine.host.files
         return {path: e for path, e in tree.items() if path not in given} if given else tree
 
-    def _blocked(self, tree: Tree, own: set[str]) -> Tree:
-        """Put something unreadable at a tree's own blocked paths, and nothing below any.
-
-        A link cannot be unreadable; in its place is a file, of which readlink says EINVAL.
-        """
-        if not self._machine.blocked:
+    def _odd(self, tree: Tree) -> Tree:
+        """Change what is odd in a tree; nothing stays below it."""
+        odd = self._machine.oddities
+        if not odd:
             return tree
-        above = tuple(f"{path}/" for path in self._machine.blocked)
-        kept = {path: entry for path, entry in tree.items() if not path.startswith(above)}
-        for path in own:
-            kept[path] = b"" if isinstance(tree.get(path), Link) else Special.UNREADABLE
+        above = tuple(f"{path}/" for path in odd)
+        kept = {path: e for path, e in tree.items() if not path.startswith(above)}
+        for path in odd.keys() & kept.keys():
+            entry = odd[path].change(kept.pop(path))
+            if entry is not None:
+                kept[path] = entry
         return kept

@@ -16,6 +16,7 @@ Nothing here touches a file; :mod:`._layout` makes the tree from it, anew after 
 change, and writes what differs.
 """
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
@@ -29,7 +30,10 @@ from cyborg_ext_drivers.testing._description import (
     FunctionDescription,
     HostDescription,
 )
+from cyborg_ext_drivers.testing._oddities import Oddity
 from cyborg_ext_drivers.testing._validation import DescriptionError, Fault
+
+_BUS = "/sys/bus/pci/devices"
 
 
 class UnknownFunction(errors.ExtDriversError, LookupError):
@@ -62,8 +66,9 @@ class Machine:
         self.mediated: dict[str, MediatedDevice] = {}
         #: Every driver that was ever bound; it stays registered.
         self.drivers: set[str] = set()
-        #: Paths that are made unreadable.
-        self.blocked: set[str] = set()
+        #: What is odd about the tree, by real path.
+        self.oddities: dict[str, Oddity] = {}
+        self._removed: dict[PciAddress, list[FunctionDescription]] = {}
         self._vfio: dict[PciAddress, int] = {}
         self._vfio_numbers = itertools.count()
         groups = (function.iommu_group for function in host.functions)
@@ -133,12 +138,43 @@ class Machine:
                 if above in (function.physfn, function.parent) and function.address not in gone
             )
         above = tuple(f"{self.directory(each)}/" for each in gone)
-        self.blocked = {path for path in self.blocked if not path.startswith(above)}
+        self.oddities = {
+            path: each for path, each in self.oddities.items() if not path.startswith(above)
+        }
+        self._removed[address] = [self.functions[each] for each in gone]
         for each in gone:
             del self.functions[each]
             self._vfio.pop(each, None)
         self._forget_mediated(set(gone))
         return gone
+
+    def put_back(self, address: PciAddress) -> list[PciAddress]:
+        """Add again what was removed with a function and return the addresses.
+
+        :raises UnknownFunction: when nothing was removed there.
+        """
+        if address not in self._removed:
+            raise UnknownFunction(address)
+        return [self.add(function).address for function in self._removed.pop(address)]
+
+    def place(self, path: str) -> str:
+        """Return where a path really lies: a function's directory is not on the bus.
+
+        :raises UnknownFunction: when it is below a function that is not there.
+        """
+        name, _, rest = path.removeprefix(f"{_BUS}/").partition("/")
+        if not path.startswith(f"{_BUS}/") or not rest:
+            return path
+        address = PciAddress.parse(name)
+        self.get(address)
+        return f"{self.directory(address)}/{rest}"
+
+    def copy(self) -> "Machine":
+        """Return the same machine, to go back to."""
+        same = Machine.__new__(Machine)
+        for name, value in vars(self).items():
+            setattr(same, name, copy.copy(value))
+        return same
 
     def enable(
         self, address: PciAddress, count: int, driver: str | None, changes: dict[str, Any]
@@ -153,7 +189,8 @@ class Machine:
         if self.virtual_functions(address):
             raise ValueError(f"{address} has virtual functions already; disable them first")
         self._set(physical)
-        virtual = [_virtual_function(physical, number, driver) for number in range(count)]
+        make = _description.virtual_function
+        virtual = [make(physical, number, driver) for number in range(count)]
         return [self.add(function).address for function in virtual]
 
     def disable(self, address: PciAddress) -> list[PciAddress]:
@@ -254,24 +291,3 @@ class Machine:
         return (
             bool(function.mdev_types) and is_held and not self.virtual_functions(function.address)
         )
-
-
-def _virtual_function(
-    physical: FunctionDescription, number: int, driver: str | None
-) -> FunctionDescription:
-    """Return one virtual function; its routing id may carry into device and bus."""
-    address = physical.address
-    routing = address.bus << 8 | address.device << 3 | address.function
-    routing += physical.sriov_offset + number * physical.sriov_stride
-    return FunctionDescription(
-        address=PciAddress(address.domain, routing >> 8, routing >> 3 & 0x1F, routing & 7),
-        vendor=physical.vendor,
-        device=physical.sriov_vf_device or physical.device,
-        class_=physical.class_,
-        subsystem=f"{physical.subsystem.split(':')[0]}:0000",
-        revision=physical.revision,
-        driver=driver,
-        numa_node=physical.numa_node,
-        physfn=address,
-        reset_method="flr",
-    )

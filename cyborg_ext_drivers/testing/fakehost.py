@@ -26,10 +26,11 @@ host through the methods instead.
 Next stop: :mod:`._schema` for the keys of a description.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import fixtures
@@ -40,6 +41,7 @@ from cyborg_ext_drivers.testing._description import FunctionDescription, HostDes
 from cyborg_ext_drivers.testing._files import Files, quick_place
 from cyborg_ext_drivers.testing._layout import Attributes, Layout
 from cyborg_ext_drivers.testing._machine import Machine, MediatedDevice
+from cyborg_ext_drivers.testing._oddities import Oddity
 
 _DEVICES = "/sys/bus/pci/devices"
 
@@ -95,6 +97,7 @@ class FakeHost(fixtures.Fixture):
         directory = os.path.realpath(temporary.path)
         self._root = pathlib.Path(directory, "host")
         files = Files(str(self._root), directory, shared=is_large)
+        self.addCleanup(files.close)
         self._layout = Layout(files, self._machine, self._attributes)
         self.addCleanup(setattr, self, "_layout", None)
         self.addCleanup(setattr, self, "_root", None)
@@ -147,6 +150,13 @@ class FakeHost(fixtures.Fixture):
         near = [each for each in (function.physfn, function.parent) if each is not None]
         self._refresh(*self._machine.remove(function.address), *near)
 
+    def put_back(self, address: str | PciAddress) -> None:
+        """Put in again what :meth:`remove_function` took away, as it was.
+
+        :raises UnknownFunction: when nothing was.
+        """
+        self._refresh(*self._machine.put_back(_parsed(address)))
+
     def bind(self, address: str | PciAddress, driver: str) -> None:
         """Bind a function to a driver, after unbinding it from the one that it has."""
         self._change(address, driver=driver)
@@ -194,7 +204,7 @@ class FakeHost(fixtures.Fixture):
         A text gets a newline at its end.  Nothing else follows: other files that the
         kernel would change as well stay.
         """
-        self._machine.blocked.discard(self._attribute_path(address, name))
+        self._machine.oddities.pop(self._machine.place(f"{_DEVICES}/{address}/{name}"), None)
         self._set_attribute(address, name, value)
 
     def remove_attribute(self, address: str | PciAddress, name: str) -> None:
@@ -210,31 +220,22 @@ class FakeHost(fixtures.Fixture):
 
         Opening it gives ELOOP; reading a link, EINVAL.  :meth:`make_readable` undoes it.
         """
-        self._machine.blocked.add(self._attribute_path(address, name))
-        self._refresh(_parsed(address))
+        self.inject(Oddity("unreadable", f"{_DEVICES}/{_parsed(address)}/{name}"))
 
     def make_readable(self, address: str | PciAddress, name: str) -> None:
         """Undo :meth:`make_unreadable`."""
-        self._machine.blocked.discard(self._attribute_path(address, name))
-        self._refresh(_parsed(address))
+        self.mend(Oddity("unreadable", f"{_DEVICES}/{_parsed(address)}/{name}"))
 
     def make_directory_unlistable(self, path: str = _DEVICES) -> None:
         """Let listing a directory fail with ELOOP, or reading a file of the host.
 
         :meth:`make_directory_listable` undoes it.
         """
-        self._machine.blocked.add(path)
-        self._refresh()
+        self.inject(Oddity("unreadable", path))
 
     def make_directory_listable(self, path: str = _DEVICES) -> None:
         """Undo :meth:`make_directory_unlistable`."""
-        self._machine.blocked.discard(path)
-        self._refresh()
-
-    def _attribute_path(self, address: str | PciAddress, name: str) -> str:
-        parsed = _parsed(address)
-        self._machine.get(parsed)
-        return f"{self._machine.directory(parsed)}/{name}"
+        self.mend(Oddity("unreadable", path))
 
     def write_file(self, path: str, content: str | bytes | None) -> None:
         """Let a file of the host hold something; ``None`` takes it away.
@@ -242,6 +243,43 @@ class FakeHost(fixtures.Fixture):
         :param path: the host's absolute path, such as ``/etc/nova/nova.conf``.
         """
         self._change_host(files={**self._machine.host.files, path: content})
+
+    # What is odd
+
+    def inject(self, oddity: Oddity) -> None:
+        """Let something be odd at a path, whatever else changes there.
+
+        It goes with the function that it is below, and where something else becomes odd.
+
+        :raises UnknownFunction: when it is below a function that is not there.
+        """
+        self._machine.oddities[self._machine.place(oddity.path)] = oddity
+        self._refresh()
+
+    def mend(self, oddity: Oddity) -> None:
+        """Undo :meth:`inject`, unless something else is odd there by now.
+
+        :raises UnknownFunction: when it was below a function that is not there.
+        """
+        place = self._machine.place(oddity.path)
+        if self._machine.oddities.get(place) == oddity:
+            del self._machine.oddities[place]
+            self._refresh()
+
+    @property
+    def outside(self) -> pathlib.Path:
+        """A directory beside the root, to which links may lead; nothing of it must ever show."""
+        return self.root.parent / "outside"
+
+    @contextlib.contextmanager
+    def undone(self) -> Iterator["FakeHost"]:
+        """Undo at the end all that is changed meanwhile."""
+        before = self._machine.copy()
+        try:
+            yield self
+        finally:
+            vars(self._machine).update(vars(before))
+            self._refresh()
 
     # The host
 

@@ -245,6 +245,7 @@ class TestDescriptions:
             "HostDescription",
             "MediatedDevice",
             "MediatedType",
+            "Oddity",
             "Reported",
             "UmockdevMissing",
             "UnknownFunction",
