@@ -222,9 +222,9 @@ class Files:
 
 
 def quick_place() -> str | None:
-    """Return where large trees are laid: in memory, unless TMPDIR names another place.
+    """Return where trees are laid: in memory, unless TMPDIR names another place.
 
-    A hundred thousand directories and links take a second there, on a disk up to ten.
+    A hundred thousand entries take a second there, on a disk ten and more.
     """
     has_memory = "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK | os.X_OK)
     return _MEMORY if has_memory else None

@@ -49,14 +49,14 @@ _DEVICES = "/sys/bus/pci/devices"
 class FakeHost(fixtures.Fixture):
     """A host laid out from a description, and changed while under test.
 
-    All changes may be made before it is set up as well.  Every method takes an address as
+    All changes may be made before it is set up as well.  It lies in memory where it can,
+    unless TMPDIR names another place.  Every method takes an address as
     text or as :class:`~cyborg_ext_drivers.address.PciAddress`.
 
     :param description: what is on the host; without one, a plain host with no function.
     :param attributes: ``"identity"`` leaves out of each function's directory what does not
         say what it is and where it belongs: for hosts of thousands of functions.  Files that
-        hold the same are then one file, so change them through the methods only; and the
-        root lies in memory where it can.
+        hold the same are then one file, so change them through the methods only.
     """
 
     def __init__(
@@ -92,11 +92,10 @@ class FakeHost(fixtures.Fixture):
         return cls(_loading.load(name), **options)
 
     def _setUp(self) -> None:
-        is_large = self._attributes == "identity"
-        temporary = self.useFixture(fixtures.TempDir(quick_place() if is_large else None))
+        temporary = self.useFixture(fixtures.TempDir(quick_place()))
         directory = os.path.realpath(temporary.path)
         self._root = pathlib.Path(directory, "host")
-        files = Files(str(self._root), directory, shared=is_large)
+        files = Files(str(self._root), directory, shared=self._attributes == "identity")
         self.addCleanup(files.close)
         self._layout = Layout(files, self._machine, self._attributes)
         self.addCleanup(setattr, self, "_layout", None)
@@ -254,7 +253,7 @@ class FakeHost(fixtures.Fixture):
         :raises UnknownFunction: when it is below a function that is not there.
         """
         self._machine.oddities[self._machine.place(oddity.path)] = oddity
-        self._refresh()
+        self._refresh_around(oddity.path)
 
     def mend(self, oddity: Oddity) -> None:
         """Undo :meth:`inject`, unless something else is odd there by now.
@@ -264,7 +263,7 @@ class FakeHost(fixtures.Fixture):
         place = self._machine.place(oddity.path)
         if self._machine.oddities.get(place) == oddity:
             del self._machine.oddities[place]
-            self._refresh()
+            self._refresh_around(oddity.path)
 
     @property
     def outside(self) -> pathlib.Path:
@@ -326,6 +325,12 @@ class FakeHost(fixtures.Fixture):
     def _change_host(self, **changes: Any) -> None:
         self._machine.host = dataclasses.replace(self._machine.host, **changes)
         self._refresh()
+
+    def _refresh_around(self, path: str) -> None:
+        """Bring the function up to date that has an entry, or all when it is no function's."""
+        name, _, rest = path.removeprefix(f"{_DEVICES}/").partition("/")
+        is_own = path.startswith(f"{_DEVICES}/") and rest and ":" not in rest
+        self._refresh(*[_parsed(name)] if is_own else [])
 
     def _refresh(self, *addresses: PciAddress) -> None:
         """Bring the tree up to date: some functions, or all of it when none is named."""
