@@ -190,7 +190,7 @@ class Directory:
         except ValueError:
             number = -1
         if number < 0 or number >> (4 * digits) or "_" in text:
-            raise Malformed(self.path_of(name), text, f"a hexadecimal number of {digits} digits")
+            raise self._malformed(name, text, f"a hexadecimal number of {digits} digits")
         return f"{number:0{digits}x}"
 
     def integer(self, name: str) -> int | None:
@@ -202,7 +202,7 @@ class Directory:
         if text is None:
             return None
         if not text.removeprefix("-").isdecimal() or not text.isascii():
-            raise Malformed(self.path_of(name), text, "a decimal number")
+            raise self._malformed(name, text, "a decimal number")
         return int(text)
 
     def flag(self, name: str) -> bool | None:
@@ -214,8 +214,12 @@ class Directory:
         if text is None:
             return None
         if text not in ("0", "1"):
-            raise Malformed(self.path_of(name), text, "0 or 1")
+            raise self._malformed(name, text, "0 or 1")
         return text == "1"
+
+    def _malformed(self, name: str, text: str, expected: str) -> Malformed:
+        """Return the error for a text, of which it shows the beginning."""
+        return Malformed(self.path_of(name), shown(text.encode()), expected)
 
     def _ask(self, ask: Callable, name: str) -> Any:
         """Return what a raw read answers of an entry, of the directory itself for no name."""

@@ -20,7 +20,7 @@ A line per register with start, end and flags, all 0 for one that is not impleme
 from typing import NamedTuple
 
 from cyborg_ext_drivers.errors import Malformed
-from cyborg_ext_drivers.host.directory import Directory
+from cyborg_ext_drivers.host.directory import Directory, shown
 
 # The lines after them are the expansion ROM, virtual functions' and bridges' windows.
 _BASE_ADDRESS_REGISTERS = 6
@@ -61,7 +61,7 @@ def regions_in(directory: Directory) -> tuple[Region, ...]:
         rows = [[_number(part) for part in line.split()] for line in lines]
         regions = [Region(n, start, end, flags) for n, (start, end, flags) in enumerate(rows)]
     except ValueError:
-        found = " ".join(lines)[:80]
+        found = shown(" ".join(lines).encode())
         raise Malformed(directory.path_of("resource"), found, "lines of 3 numbers") from None
     return tuple(region for region in regions if region.flags)
 
