@@ -99,6 +99,10 @@ class Files:
         while self._writers:
             os.close(self._writers.popitem()[1])
 
+    def has(self, path: str) -> bool:
+        """Return whether anything lies at a path, be it a link to nowhere."""
+        return os.path.lexists(self.root + path)
+
     def update(self, old: Tree, new: Tree) -> None:
         """Change what lies below the root from one tree into another."""
         gone = old.keys() - new.keys()
@@ -240,6 +244,8 @@ def _write_file(real: str, content: bytes) -> None:
 
 def _make_socket(real: str) -> None:
     """Make the file of a socket that nobody listens on; its path may be of any length."""
+    if os.path.lexists(real):
+        raise FileExistsError(real)
     directory, _, name = real.rpartition("/")
     with contextlib.ExitStack() as stack:
         parent = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

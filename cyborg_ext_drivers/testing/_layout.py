@@ -62,10 +62,16 @@ class Layout:
 
     def _lay_extra(self, extra: Tree) -> None:
         """Lay what is odd and in the place of nothing, after all that has a place."""
-        if extra != self._extra:
-            kept = {path: e for path, e in self._extra.items() if not self._is_laid(path)}
-            self._files.update(kept, extra)
-            self._extra = extra
+        if not extra and not self._extra:
+            return
+        # What lay in a directory that went has gone with it.
+        there = {
+            path: entry
+            for path, entry in self._extra.items()
+            if not self._is_laid(path) and self._files.has(path)
+        }
+        self._files.update(there, extra)
+        self._extra = extra
 
     def _is_laid(self, path: str) -> bool:
         return any(path in tree for tree in (self._shared, self._given, *self._laid.values()))

@@ -263,7 +263,8 @@ class Machine:
     def buses_below(self, address: PciAddress) -> tuple[int, int]:
         """Return the lowest and the highest bus below a bridge."""
         below = [f.address.bus for f in self.functions.values() if f.parent == address]
-        return min(below, default=address.bus + 1), max(below, default=address.bus + 1)
+        nearest = min(address.bus + 1, 0xFF)
+        return min(below, default=nearest), max(below, default=nearest)
 
     def vfio_number(self, address: PciAddress) -> int:
         """Return N of the ``vfioN`` that a vfio driver made of a function."""

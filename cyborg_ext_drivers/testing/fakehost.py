@@ -121,6 +121,14 @@ class FakeHost(fixtures.Fixture):
         """The host as it is now; ``description.expected`` is what was expected at first."""
         return self._machine.description
 
+    def directory(self, address: str | PciAddress) -> str:
+        """Return the host's path of a function's own directory, below /sys/devices."""
+        return self._machine.directory(self._machine.get(_parsed(address)).address)
+
+    def group_of(self, address: str | PciAddress) -> int | None:
+        """Return the IOMMU group that a function has with the host's IOMMU as it is."""
+        return self._machine.group_of(self._machine.get(_parsed(address)))
+
     def umockdev_environment(self) -> dict[str, str]:
         """Return the variables under which a new process sees this host as its own.
 

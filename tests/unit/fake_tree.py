@@ -24,7 +24,7 @@ TYPES = {
 
 
 def read(fake, name, address=ADDRESS):
-    return fake.path(f"/sys/bus/pci/devices/{address}/{name}").read_text()
+    return fake.path(f"/sys/bus/pci/devices/{address}/{name}").read_bytes().decode("latin-1")
 
 
 def link(fake, path):

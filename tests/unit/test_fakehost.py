@@ -246,3 +246,9 @@ class TestComingAndGoing:
         with pytest.raises(DescriptionError) as caught:
             fake.add_function("0000:5e:00.0", vendor="0x10de", device="1eb8", class_="0302")
         assert [fault.path for fault in caught.value.faults] == [("class",), ("vendor",)]
+
+
+def test_the_last_bus_may_have_a_bridge():
+    with FakeHost() as fake:
+        fake.add_function("0000:ff:00.0", vendor="8086", device="2030", class_="060400")
+        assert read(fake, "config", "0000:ff:00.0")

@@ -243,6 +243,17 @@ def test_a_host_can_go_back_to_what_it_was(fake):
     assert tree_of(fake) == before
 
 
+def test_what_is_odd_below_a_directory_that_comes_and_goes_is_laid_again(fake):
+    for kind in ("holds", "socket"):
+        oddity = Oddity(kind, "/sys/kernel/iommu_groups/64/name", "odd")
+        fake.inject(oddity)
+        for iommu in ("none", "vfio-noiommu", "intel", "none", "intel"):
+            fake.set_iommu(iommu)
+        assert fake.path(oddity.path).exists()
+        fake.mend(oddity)
+        assert not fake.path(oddity.path).exists()
+
+
 def test_what_is_odd_may_be_so_from_the_beginning():
     fake = FakeHost.named("two-t4")
     fake.inject(Oddity.of(CARD, "vendor", "empty"))
