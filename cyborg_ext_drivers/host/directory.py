@@ -23,7 +23,7 @@ Next stop: :mod:`cyborg_ext_drivers.host.sysfs`.
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from cyborg_ext_drivers.errors import Malformed, ReadError, Unreadable
@@ -216,6 +216,16 @@ class Directory:
         if text not in ("0", "1"):
             raise self._malformed(name, text, "0 or 1")
         return text == "1"
+
+    def word(self, name: str, words: Collection[str]) -> str | None:
+        """Return one of some words, ``None`` when the file is absent.
+
+        :raises ReadError: when it cannot be read or holds anything else.
+        """
+        text = self.text(name)
+        if text is not None and text not in words:
+            raise self._malformed(name, text, f"one of {', '.join(words)}")
+        return text
 
     def _malformed(self, name: str, text: str, expected: str) -> Malformed:
         """Return the error for a text, of which it shows the beginning."""

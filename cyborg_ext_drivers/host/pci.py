@@ -45,6 +45,9 @@ _ASKED_OF_ALL = (
     "power_state",
     "resource",
 )
+# drivers/pci/pci.c and drivers/base/power/sysfs.c.
+_POWER_STATES = ("error", "D0", "D1", "D2", "D3hot", "D3cold", "unknown")
+_RUNTIME_STATES = ("error", "active", "suspended", "suspending", "resuming", "unsupported")
 # In uevent, only while it is bound (drivers/base/core.c).
 _DRIVER = re.compile(rb"^DRIVER=([^\n]+)$", re.MULTILINE)
 _DRM_CARD = re.compile(r"card\d+")
@@ -228,7 +231,7 @@ class PciFunction:
 
         :raises ReadError: when it cannot be read.
         """
-        return self.directory.text("power_state")
+        return self.directory.word("power_state", _POWER_STATES)
 
     @property
     def runtime_status(self) -> str | None:
@@ -236,7 +239,7 @@ class PciFunction:
 
         :raises ReadError: when it cannot be read.
         """
-        return self._tree.text(f"{self.path}/power/runtime_status")
+        return self._tree.directory(f"{self.path}/power").word("runtime_status", _RUNTIME_STATES)
 
     @property
     def has_reset(self) -> bool:

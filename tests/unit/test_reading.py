@@ -146,3 +146,11 @@ def test_a_region_beyond_64_bits_is_malformed(fake, number):
     fake.set_attribute(CARD, "resource", f"0x0 {number} 0x20000200")
     with pytest.raises(ReadError, match="lines of 3 numbers"):
         _ = function(fake).regions
+
+
+@pytest.mark.parametrize("name", ["power_state", "power/runtime_status"])
+@pytest.mark.parametrize("value", ["", "D3", "asleep", "\x1b[2J"])
+def test_a_power_state_that_the_kernel_never_says_is_malformed(fake, name, value):
+    fake.set_attribute(CARD, name, value)
+    with pytest.raises(Malformed, match="one of error, "):
+        _ = function(fake).power_state, function(fake).runtime_status
