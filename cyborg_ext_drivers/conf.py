@@ -35,17 +35,19 @@ from cyborg_ext_drivers.options import InvalidSelector, Options, Selector
 class WholeNumber(types.Integer):
     """A number within limits; oslo.config's own error names neither it nor both limits."""
 
-    def __call__(self, value: object) -> int | None:
+    def __call__(self, value: object) -> int:
         """Return the number.
 
         :raises ValueError: when it is none, or beyond the limits.
         """
         try:
-            return super().__call__(value)
+            number = super().__call__(value)
         except ValueError:
-            raise ValueError(
-                f"{value} is none of the whole numbers {self.min} to {self.max}"
-            ) from None
+            number = None
+        if number is None:
+            # Of an empty value oslo.config makes None.
+            raise ValueError(f"{value!r} is none of the whole numbers {self.min} to {self.max}")
+        return number
 
 
 GROUP = cfg.OptGroup(
@@ -139,9 +141,9 @@ OPTIONS = [
     ),
 ]
 _CYBORG_OPTIONS = (
-    (None, cfg.StrOpt("host", default=socket.gethostname())),
+    (None, cfg.HostAddressOpt("host", default=socket.gethostname())),
     # The one option of Cyborg's that makes sense in another: host = ${api.host_ip}.
-    ("api", cfg.StrOpt("host_ip", default="127.0.0.1")),
+    ("api", cfg.HostAddressOpt("host_ip", default="127.0.0.1")),
     ("agent", cfg.ListOpt("enabled_drivers", default=["fake_driver"])),
     ("pci", cfg.MultiStrOpt("passthrough_whitelist", default=[])),
 )
@@ -251,6 +253,17 @@ def absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
+def of_copy(options: Options) -> Options:
+    """Return the options of a host that is looked at below ``host_root``, by someone else.
+
+    What its agent calls ``/srv/state`` is below the root then, as all of its files.
+    """
+    root = options.host_root.rstrip("/")
+    if options.state_dir.startswith(f"{root}/"):
+        return options
+    return dataclasses.replace(options, state_dir=root + options.state_dir)
+
+
 def hostname(conf: cfg.ConfigOpts) -> str:
     """Return ``[DEFAULT] host``, by which deployables are named.
 
@@ -272,11 +285,13 @@ def _name_of_host(conf: cfg.ConfigOpts) -> str:
         return socket.gethostname()
     try:
         return conf.host
+    except cfg.ConfigFileValueError as error:
+        reason = f"{error}; write a host name or an IP address, as Cyborg wants it"
     except (cfg.Error, ValueError) as error:
         # Of an option that host refers to, oslo.config says that host does not exist.
         cause = error.__context__ if isinstance(error, cfg.NoSuchOptError) else error
         reason = f"it refers to what has no value ({cause}); write the name out"
-        raise ConfigurationError("host", None, reason, "DEFAULT") from None
+    raise ConfigurationError("host", None, reason, "DEFAULT")
 
 
 def _parse(conf: cfg.ConfigOpts, files: list[str]) -> None:

@@ -18,6 +18,7 @@ is opened, a directory, a file without end.  What is no file of reasonable size 
 Next stop: :mod:`cyborg_ext_drivers.catalog`.
 """
 
+import errno
 import os
 import stat
 
@@ -37,11 +38,16 @@ _KINDS = (
 class UnusableFile(ExtDriversError):
     """A file that an operator wrote, or that stands in the place of one, cannot be used."""
 
-    def __init__(self, reason: str, is_denied: bool = False):
+    def __init__(self, reason: str, errno: int | None = None):
         self.reason = reason
-        #: Whether it is there and merely not for this user to read.
-        self.is_denied = is_denied
-        super().__init__(reason, is_denied)
+        #: What the kernel said, ``None`` when it let the file be read or was not asked.
+        self.errno = errno
+        super().__init__(reason, errno)
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether it is there and merely not for this user to read."""
+        return self.errno in (errno.EACCES, errno.EPERM)
 
     def __str__(self) -> str:
         return self.reason
@@ -55,7 +61,7 @@ def read_text(path: str, most_bytes: int) -> str:
     try:
         data = _read(path, most_bytes + 1)
     except OSError as error:
-        raise UnusableFile(error.strerror, isinstance(error, PermissionError)) from None
+        raise UnusableFile(error.strerror or str(error), error.errno) from None
     if len(data) > most_bytes:
         raise UnusableFile(f"it is larger than {most_bytes >> 20} MiB")
     try:

@@ -64,6 +64,29 @@ def test_a_name_that_refers_to_no_option_of_cyborg_is_no_name(tmp_path, value, n
     assert named in caught.value.reason
 
 
+@pytest.mark.parametrize("name", ["..", "a/../b", "é", "a b"])
+def test_a_name_that_cyborg_refuses_is_refused_with_what_it_should_be(tmp_path, name):
+    with pytest.raises(ConfigurationError, match="host name or an IP address"):
+        _host_of(tmp_path, f"host = {name}")
+
+
+@pytest.mark.parametrize(
+    ("state_dir", "wanted"),
+    [
+        ("/srv/state", "{root}/srv/state"),
+        ("{root}/srv/state", "{root}/srv/state"),
+        (None, "{root}/var/lib/cyborg/ext_drivers"),
+    ],
+)
+def test_the_state_of_a_copy_lies_in_the_copy(tmp_path, state_dir, wanted):
+    lines = ["[ext_drivers]", f"host_root = {tmp_path}"]
+    if state_dir:
+        lines.append(f"state_dir = {state_dir.format(root=tmp_path)}")
+    lay(tmp_path, "/etc/cyborg/cyborg.conf", "\n".join(lines))
+    options = conf.of_copy(conf.load(conf.read(root=str(tmp_path))))
+    assert options.state_dir == wanted.format(root=tmp_path)
+
+
 @pytest.mark.parametrize("text", ["nonsense\n", "[ext_drivers\n", "= 3\n", b"[a]\nb = \xff\n"])
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text):
     path = tmp_path / "cyborg.conf"
