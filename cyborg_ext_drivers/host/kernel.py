@@ -13,7 +13,8 @@
 """What the kernel says of itself: release, command line, modules, architecture.
 
 Read: ``/proc/sys/kernel/osrelease``, ``/proc/sys/kernel/arch`` (since Linux 6.1),
-``/proc/cmdline``, ``/sys/module``, ``/sys/hypervisor/type``; anybody may.  Any of them
+``/proc/sys/kernel/random/boot_id``, ``/proc/cmdline``, ``/sys/module``,
+``/sys/hypervisor/type``; anybody may.  Any of them
 may be missing in a container or a copy of a host; then the answer is "not known".
 """
 
@@ -23,6 +24,7 @@ import re
 from cyborg_ext_drivers.host.sysfs import Tree
 
 COMMAND_LINE = "/proc/cmdline"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 RELEASE = "/proc/sys/kernel/osrelease"
 ARCHITECTURE = "/proc/sys/kernel/arch"
 MODULES = "/sys/module"
@@ -56,6 +58,14 @@ class Kernel:
         if named is None and self._tree.is_live:
             return os.uname().machine
         return named
+
+    @property
+    def boot_id(self) -> str | None:
+        """The UUID that the kernel drew when it started (random(4)); ``None`` when not known.
+
+        :raises ReadError: when it cannot be read.
+        """
+        return self._tree.text(BOOT_ID)
 
     @property
     def command_line(self) -> tuple[tuple[str, str | None], ...]:

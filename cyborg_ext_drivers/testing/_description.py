@@ -132,6 +132,8 @@ class HostDescription:
     kernel: str = DEFAULT_KERNEL
     #: ``None`` is a usual one for this kind of IOMMU.
     cmdline: str | None = None
+    #: How many times it was booted; what a host cannot change while it runs, a boot does.
+    boots: int = 1
     architecture: str = "x86_64"
     #: One of ``_schema.IOMMU_KINDS``.
     iommu: str = "intel"

@@ -18,6 +18,7 @@ Documentation/filesystems/proc.rst.  All IOMMUs are laid as one, below
 """
 
 import re
+import uuid
 
 from cyborg_ext_drivers.testing import _function_files
 from cyborg_ext_drivers.testing._files import Entry, Link, Special
@@ -72,6 +73,7 @@ def _kernel(machine: Machine) -> dict[str, Entry]:
         "/proc/cmdline": content(_command_line(machine) if host.cmdline is None else host.cmdline),
         "/proc/sys/kernel/osrelease": content(host.kernel),
         "/proc/sys/kernel/ostype": content("Linux"),
+        "/proc/sys/kernel/random/boot_id": content(str(uuid.UUID(int=host.boots, version=4))),
         "/proc/version": content(f"Linux version {host.kernel} (builder@host) (gcc) #1 SMP"),
     }
     release = [int(number) for number in re.findall(r"\d+", host.kernel)[:2]]

@@ -290,9 +290,16 @@ class FakeHost(fixtures.Fixture):
 
     # The host
 
+    def reboot(self, **changes: Any) -> None:
+        """Boot again; what a boot leaves as it is, stays.
+
+        :param changes: fields of :class:`HostDescription` that are other ones from now on.
+        """
+        self._change_host(boots=self._machine.host.boots + 1, **changes)
+
     def set_command_line(self, text: str) -> None:
         """Boot with another kernel command line."""
-        self._change_host(cmdline=text)
+        self.reboot(cmdline=text)
 
     def set_modules(self, modules: Mapping[str, Mapping | None] | list[str]) -> None:
         """Load other modules; those of the drivers that were bound stay."""
@@ -304,7 +311,7 @@ class FakeHost(fixtures.Fixture):
         :raises ValueError: when there is no such kind.
         """
         architecture = self._machine.host.architecture
-        self._change_host(iommu=_description.iommu_kind(kind, architecture))
+        self.reboot(iommu=_description.iommu_kind(kind, architecture))
 
     # Mediated devices
 

@@ -19,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cyborg_ext_drivers.errors import Malformed, Unreadable
+from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.kernel import HYPERVISOR, Kernel, parse_command_line
 from cyborg_ext_drivers.host.sysfs import Tree
+from cyborg_ext_drivers.testing import FakeHost
 
 
 @pytest.fixture
@@ -162,3 +164,13 @@ def test_any_command_line_can_be_parsed(text):
 def test_quotes_keep_white_space_together(name, value):
     expected = ((name.replace("-", "_"), value), ("ro", None))
     assert parse_command_line(f'{name}="{value}" ro') == expected
+
+
+def test_each_boot_has_an_id_of_its_own(lay):
+    assert lay({}).boot_id is None
+    assert lay({"/proc/sys/kernel/random/boot_id": "5c8f1d0e\n"}).boot_id == "5c8f1d0e"
+    with FakeHost() as fake:
+        first = Host(fake.root).kernel.boot_id
+        assert first and Host(fake.root).kernel.boot_id == first
+        fake.reboot()
+        assert Host(fake.root).kernel.boot_id not in (None, first)
