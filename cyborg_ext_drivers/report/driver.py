@@ -27,6 +27,7 @@ from cyborg_ext_drivers.report import adapter
 from cyborg_ext_drivers.report.contract import DeviceReport
 from cyborg_ext_drivers.report.journal import Journal
 from cyborg_ext_drivers.report.ledger import Decision, Ledger
+from cyborg_ext_drivers.report.neighbours import EnabledNeighbours
 from cyborg_ext_drivers.report.state import StateFile
 from cyborg_ext_drivers.survey import Surveyor
 
@@ -58,7 +59,6 @@ class ExtDriver(GenericDriver):
         enabled = (*(options.enabled_drivers or ()), self.family.driver)
         self._surveyor = Surveyor(dataclasses.replace(options, enabled_drivers=enabled))
         self._host = Host(self._surveyor.options.host_root)
-        self._journal = Journal(self.family.driver)
         self._devices: dict[str, tuple[DeviceReport, object]] = {}
         for fault in self._surveyor.catalog.faults:
             LOG.error("A catalogue file is left out: %s", fault)
@@ -71,13 +71,14 @@ class ExtDriver(GenericDriver):
 
         :raises EnumerationError: when the host's PCI functions cannot be listed; an empty
             list would make the conductor delete every device of the host.
+        :raises StateError: when what was reported before cannot be read at the moment.
         """
         host = self._host.again()
         survey = self._surveyor.survey(host, only=(self.family.name,))
-        before = self._ledger.entries
-        decisions = self._ledger.settle(survey, host)
-        if self._ledger.entries != before:
-            self._state.save(self._ledger.entries)
+        hostname = self._ledger.hostname
+        neighbours = EnabledNeighbours(self._surveyor, self.family, hostname, host)
+        decisions = self._ledger.settle(survey, host, neighbours)
+        self._state.save(self._ledger.entries)
         self._journal.write(decisions)
         self._devices = {
             each.assessment.function.name: (each.report, self._device_of(each))
@@ -112,6 +113,10 @@ class ExtDriver(GenericDriver):
                 ", ".join(sorted(addresses)) or "nothing",
             )
         return Ledger(conf.hostname(CONF), self._surveyor.options, entries)
+
+    @functools.cached_property
+    def _journal(self) -> Journal:
+        return Journal(self.family.driver, self._ledger.entries)
 
     def _device_of(self, decision: Decision) -> object:
         report, device = self._devices.get(decision.assessment.function.name, (None, None))

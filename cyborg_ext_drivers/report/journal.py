@@ -13,48 +13,59 @@
 """What the agent's log says of the cards: a summary at first, then each change once."""
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from oslo_log import log
 
 from cyborg_ext_drivers.checks.base import Finding, Severity
-from cyborg_ext_drivers.report.ledger import Decision
+from cyborg_ext_drivers.report.ledger import Decision, is_faulty
 from cyborg_ext_drivers.survey import Assessment, Verdict
 
 LOG = log.getLogger(__name__)
 
 
+class _Known(NamedTuple):
+    """What was last said of an accelerator."""
+
+    verdict: Verdict
+    codes: tuple[str, ...] = ()
+    is_faulty: bool = False
+
+
 class Journal:
     """The log of one driver.
 
-    A change is one of verdict or of what the findings are; that a message has another number
-    in it is none, or a card that fails would be in the log once a minute.
+    A change is one of verdict, of what the findings are, or that Cyborg is told of a fault; that
+    a message has another number in it is none, or a card that fails would be in the log once a
+    minute.
+
+    :param reported: the cards that Cyborg was told of by the process before this one.
     """
 
-    def __init__(self, driver: str):
+    def __init__(self, driver: str, reported: Iterable[str] = ()):
         self._driver = driver
-        #: Verdict and codes of each accelerator; ``None`` before the first discovery.
-        self._known: dict[str, tuple[Verdict, tuple[str, ...]]] | None = None
+        self._known = dict.fromkeys(reported, _Known(Verdict.HELD))
+        self._is_new = True
 
-    def write(self, decisions: Iterable[Decision]) -> None:
+    def write(self, decisions: Collection[Decision]) -> None:
         """Log what has changed since the last time, a line for each card."""
         assessments = {each.assessment.function.name: each.assessment for each in decisions}
-        now = {name: _state_of(assessment) for name, assessment in assessments.items()}
-        before = self._known or {}
-        if self._known is None:
+        now = {each.assessment.function.name: _known(each) for each in decisions}
+        if self._is_new:
             self._write_summary(assessments.values())
-        for name, state in now.items():
-            is_new_and_fine = self._known is None and state == (Verdict.REPORTED, ())
-            if state != before.get(name) and not is_new_and_fine:
+        for name, known in now.items():
+            is_new_and_fine = self._is_new and known == _Known(Verdict.REPORTED)
+            if known != self._known.get(name) and not is_new_and_fine:
                 _write_change(name, assessments[name])
-        for name in before.keys() - now.keys():
-            if before[name][0] is not Verdict.SKIPPED:
+        for name in self._known.keys() - now.keys():
+            if self._known[name].verdict is not Verdict.SKIPPED:
                 LOG.warning(
                     "%s has gone and is withdrawn. If it was not taken out, look at the kernel "
                     "log for what took it off the bus",
                     name,
                 )
-        self._known = now
+        self._known, self._is_new = now, False
 
     def _write_summary(self, assessments: Iterable[Assessment]) -> None:
         counts = collections.Counter(each.verdict for each in assessments)
@@ -73,8 +84,10 @@ def _write_change(name: str, assessment: Assessment) -> None:
         LOG.warning("%s is %s. %s", name, assessment.verdict, said)
 
 
-def _state_of(assessment: Assessment) -> tuple[Verdict, tuple[str, ...]]:
-    return assessment.verdict, tuple(each.code.name for each in _worth_saying(assessment))
+def _known(decision: Decision) -> _Known:
+    assessment, report = decision
+    codes = tuple(each.code.name for each in _worth_saying(assessment))
+    return _Known(assessment.verdict, codes, report is not None and is_faulty(report))
 
 
 def _worth_saying(assessment: Assessment) -> list[Finding]:

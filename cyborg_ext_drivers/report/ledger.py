@@ -23,8 +23,10 @@ Next stop: :mod:`cyborg_ext_drivers.report.state`.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+import functools
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 from cyborg_ext_drivers.checks.base import Finding
 from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
@@ -51,6 +53,8 @@ class Entry:
     reason: str | None = None
     #: The IOMMU group that it was in when it last qualified.
     iommu_group: int | None = None
+    #: The boot that gave the group its number; the next one may number them otherwise.
+    boot_id: str | None = None
 
 
 class Decision(NamedTuple):
@@ -59,6 +63,16 @@ class Decision(NamedTuple):
     assessment: Assessment
     #: ``None`` when Cyborg is told nothing of it.
     report: DeviceReport | None
+
+
+class Neighbours(Protocol):
+    """The other enabled drivers of the package, whose cards no ledger but their own has."""
+
+    def reported(self, names: Collection[str]) -> Collection[str]:
+        """Return which of these functions another driver reports, as they are now."""
+
+    def entries(self) -> Mapping[str, Entry]:
+        """Return what the others have told Cyborg."""
 
 
 class Ledger:
@@ -70,22 +84,23 @@ class Ledger:
         self._options = options
         self._made: dict[str, tuple[Assessment, Decision]] = {}
 
-    def settle(self, survey: Survey, host: Host) -> list[Decision]:
+    def settle(
+        self, survey: Survey, host: Host, neighbours: Neighbours | None = None
+    ) -> list[Decision]:
         """Return what Cyborg is told after one more discovery, by address, and remember it."""
-        decisions, self.entries = self._decide(survey, host, lambda entry: entry.missed + 1)
+        turn = _Turn(host, neighbours, is_counted=True)
+        decisions, self.entries = self._decide(survey, turn)
         return decisions
 
     def preview(self, survey: Survey, host: Host) -> list[Decision]:
         """Return what Cyborg is told now; as it is no discovery, nothing is counted."""
-        return self._decide(survey, host, lambda entry: max(entry.missed, 1))[0]
+        return self._decide(survey, _Turn(host))[0]
 
-    def _decide(
-        self, survey: Survey, host: Host, count: Callable[[Entry], int]
-    ) -> tuple[list[Decision], dict[str, Entry]]:
+    def _decide(self, survey: Survey, turn: "_Turn") -> tuple[list[Decision], dict[str, Entry]]:
         told = {each.function.name: self._told(each) for each in survey.assessments}
         for name in self.entries.keys() - told.keys():
-            told[name] = Decision(_gone(name, host), None)
-        held = self._still_held(told, count)
+            told[name] = Decision(_gone(name, turn.host), None)
+        held = self._still_held(told, turn)
         decisions, entries = [], {}
         for decision in sorted(told.values(), key=lambda each: each.assessment.address):
             name = decision.assessment.function.name
@@ -94,10 +109,12 @@ class Ledger:
                 entries[name] = held[name]
             elif decision.report:
                 if name not in self.entries:
-                    decision = _unless_in_the_way(decision, held)
+                    decision = turn.unless_in_the_way(decision, held)
                 if decision.report:
-                    group = _group_of(decision.assessment)
-                    entries[name] = Entry(decision.report, iommu_group=group)
+                    group = _group_of(decision.assessment.function)
+                    entries[name] = Entry(decision.report, iommu_group=group, boot_id=turn.boot_id)
+            elif name in self.entries:
+                decision = _withdrawn(decision)
             if decision.assessment.findings or decision.report:
                 # Of a card that has gone, and is withdrawn, nothing more is to be said.
                 decisions.append(decision)
@@ -125,9 +142,7 @@ class Ledger:
         )
         return Decision(_also(assessment, refusal), None)
 
-    def _still_held(
-        self, told: Mapping[str, Decision], count: Callable[[Entry], int]
-    ) -> dict[str, Entry]:
+    def _still_held(self, told: Mapping[str, Decision], turn: "_Turn") -> dict[str, Entry]:
         """Return those that do not qualify and are told as before, none of them given twice."""
         given = {
             handle
@@ -135,10 +150,13 @@ class Ledger:
             if (report := told[name].report)
             for handle in _handles(report)
         }
+        failing = [name for name in self.entries if told[name].report is None]
+        elsewhere = turn.reported_elsewhere(failing)
         held = {}
-        for name, entry in self.entries.items():
-            if told[name].report is None and not given & _handles(entry.report):
-                kept = self._kept(entry, told[name].assessment, count(entry))
+        for name in failing:
+            entry = self.entries[name]
+            if name not in elsewhere and not given & _handles(entry.report):
+                kept = self._kept(entry, told[name].assessment, turn.count(entry))
                 if kept is not None:
                     held[name] = kept
         return held
@@ -147,7 +165,8 @@ class Ledger:
         """Return the entry of a card that does not qualify, ``None`` when it is withdrawn."""
         blockers = [finding.code for finding in assessment.findings if finding.is_blocker]
         reason = blockers[0].name if blockers else HELD.name
-        if blockers and all(code is UNREADABLE for code in blockers):
+        is_uncertain = bool(blockers) and all(code is UNREADABLE for code in blockers)
+        if is_uncertain and not _is_another(entry.report, assessment.function):
             return dataclasses.replace(entry, reason=reason)
         if missed < self._options.withdraw_after:
             return dataclasses.replace(entry, missed=missed, reason=reason)
@@ -161,15 +180,13 @@ class Ledger:
 
     def _as_held(self, assessment: Assessment, entry: Entry) -> Decision:
         most = self._options.withdraw_after
-        if entry.missed >= most:
+        message = f"It has failed in {entry.missed} of {most} discoveries, and is held"
+        evidence = ("[ext_drivers] withdraw_after", most)
+        if is_faulty(entry.report):
             message = "Its hardware is dead, and on_fault is keep: Cyborg is told so by a trait"
             evidence = ("[ext_drivers] on_fault", self._options.on_fault)
-        elif entry.missed:
-            message = f"It has failed in {entry.missed} of {most} discoveries, and is held"
-            evidence = ("[ext_drivers] withdraw_after", most)
-        else:
+        elif entry.reason == UNREADABLE.name and not _is_another(entry.report, assessment.function):
             message = "What cannot be read does not count against it, and it is held"
-            evidence = ("[ext_drivers] withdraw_after", most)
         if not assessment.findings:
             message = f"{message}; it is not among the host's accelerators any more"
         there = "present" if assessment.function.identity else "absent"
@@ -177,6 +194,82 @@ class Ledger:
             assessment.address, message, evidence, (assessment.function.path, there)
         )
         return Decision(_also(assessment, finding), entry.report)
+
+
+class _Turn:
+    """One look at the host, with what is only looked up when a card comes or fails."""
+
+    def __init__(self, host: Host, neighbours: Neighbours | None = None, is_counted: bool = False):
+        self.host = host
+        self._neighbours = neighbours
+        self._is_counted = is_counted
+
+    @functools.cached_property
+    def boot_id(self) -> str | None:
+        """The boot that gives the IOMMU groups their numbers, as far as it can be told."""
+        try:
+            return self.host.kernel.boot_id
+        except ReadError:
+            return None
+
+    def count(self, entry: Entry) -> int:
+        """Return in how many discoveries a card that fails now has failed."""
+        return entry.missed + 1 if self._is_counted else max(entry.missed, 1)
+
+    def reported_elsewhere(self, names: Collection[str]) -> Collection[str]:
+        """Return which of these another driver reports; one's own word no longer counts."""
+        return self._neighbours.reported(names) if names and self._neighbours else ()
+
+    def unless_in_the_way(self, decision: Decision, held: Mapping[str, Entry]) -> Decision:
+        """Return what is told of a new card: nothing while it takes the place of another.
+
+        When that one is back, the new one would have to go again.
+        """
+        conflicts = dict(self._conflicts(decision, held))
+        if not conflicts and self._neighbours:
+            # A neighbour whose turn comes later has not counted yet what it is about to hold.
+            conflicts = dict(self._conflicts(decision, self._neighbours.entries()))
+            for name in self._neighbours.reported(conflicts) if conflicts else ():
+                del conflicts[name]
+        for finding in conflicts.values():
+            return Decision(_also(decision.assessment, finding), None)
+        return decision
+
+    def _conflicts(
+        self, decision: Decision, entries: Mapping[str, Entry]
+    ) -> Iterator[tuple[str, Finding]]:
+        assessment, report = decision
+        handles, group = _handles(report), _group_of(assessment.function)
+        for name, entry in entries.items():
+            if name == assessment.function.name:
+                continue
+            evidence = (f"{DEVICES}/{name}", f"{entry.reason or 'reported before'}")
+            if handles & _handles(entry.report):
+                yield (
+                    name,
+                    NOT_AN_ACCELERATOR.finding(
+                        assessment.address,
+                        f"It is an attach handle of {name}, which is held",
+                        evidence,
+                    ),
+                )
+            elif group is not None and group == self._group_of_entry(name, entry):
+                yield (
+                    name,
+                    IOMMU_GROUP_SHARED_ACCELERATORS.finding(
+                        assessment.address,
+                        f"It shares IOMMU group {group} with the accelerator {name}, which is held",
+                        evidence,
+                    ),
+                )
+
+    def _group_of_entry(self, name: str, entry: Entry) -> int | None:
+        """Return the group that a card is in, or was in when it was last seen in one."""
+        function = self.host.functions.get(name)
+        group = _group_of(function) if function else None
+        if group is None and entry.boot_id == self.boot_id:
+            return entry.iommu_group
+        return group
 
 
 def _also(assessment: Assessment, finding: Finding) -> Assessment:
@@ -207,34 +300,35 @@ def _handles(report: DeviceReport) -> set[tuple[str, str]]:
     return {handle for deployable in report.deployables for handle in deployable.handles}
 
 
-def _group_of(assessment: Assessment) -> int | None:
+def is_faulty(report: DeviceReport) -> bool:
+    """Return whether Cyborg is told by a trait that the hardware is dead."""
+    return any(value == FAULTY for each in report.deployables for _, value in each.attributes)
+
+
+def _is_another(report: DeviceReport, function: PciFunction) -> bool:
+    """Return whether another card than the one that was reported is certainly in the place."""
+    if function.identity is None:
+        return False
+    told = (report.vendor, json.loads(report.std_board_info).get("product_id"))
+    return told != (function.identity.id.vendor, function.identity.id.device)
+
+
+def _withdrawn(decision: Decision) -> Decision:
+    """Return what is said at last of a card that is withdrawn."""
+    assessment = decision.assessment
+    function = assessment.function
+    if assessment.findings or function.identity is None:
+        return decision
+    finding = NOT_AN_ACCELERATOR.finding(
+        assessment.address,
+        f"{function.identity} is in its place, and none of this driver's accelerators",
+        (function.path_of("device"), function.identity.id),
+    )
+    return Decision(_also(assessment, finding), None)
+
+
+def _group_of(function: PciFunction) -> int | None:
     try:
-        return assessment.function.iommu_group
+        return function.iommu_group
     except ReadError:
         return None
-
-
-def _unless_in_the_way(decision: Decision, held: Mapping[str, Entry]) -> Decision:
-    """Return what is told of a new card: nothing while it takes the place of one that is held.
-
-    When that one is back, the new one would have to go again.
-    """
-    assessment, report = decision
-    handles, group = _handles(report), _group_of(assessment)
-    for name, entry in held.items():
-        if handles & _handles(entry.report):
-            finding = NOT_AN_ACCELERATOR.finding(
-                assessment.address,
-                f"It is an attach handle of {name}, which is held",
-                (f"{DEVICES}/{name}", f"{entry.reason}"),
-            )
-        elif group is not None and group == entry.iommu_group:
-            finding = IOMMU_GROUP_SHARED_ACCELERATORS.finding(
-                assessment.address,
-                f"It shares IOMMU group {group} with the accelerator {name}, which is held",
-                (f"{DEVICES}/{name}", f"{entry.reason}"),
-            )
-        else:
-            continue
-        return Decision(_also(assessment, finding), None)
-    return decision

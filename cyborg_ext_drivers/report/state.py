@@ -17,7 +17,7 @@ One small JSON file per driver and ``[DEFAULT] host``, in ``[ext_drivers] state_
 
     {"version": 1, "driver": "ext_nvidia_gpu_driver", "host": "compute-1",
      "cards": {"0000:3b:00.0": {"missed": 0, "reason": null, "iommu_group": 31,
-                                "report": {...}}}}
+                                "boot_id": "5c8f...", "report": {...}}}}
 
 It is replaced as a whole (rename(2)), so that whoever reads it, after whatever crash, finds
 the old one or the new one.
@@ -27,6 +27,7 @@ Next stop: :mod:`cyborg_ext_drivers.report.driver`.
 
 import contextlib
 import dataclasses
+import errno
 import glob
 import json
 import os
@@ -46,16 +47,25 @@ from cyborg_ext_drivers.report.ledger import Entry
 
 LOG = log.getLogger(__name__)
 VERSION = 1
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 8 << 20
+_OPTION = "[ext_drivers] state_dir"
+# The file is as good as it was; the machine is short of something, or its disk does not answer.
+_PASSING = frozenset(
+    (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT)
+)
+# Something may be there, and is not for this user, or not at this place, to be read.
+_OUT_OF_REACH = frozenset((errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG))
 
 
 class StateError(ExtDriversError):
     """The file of a ledger cannot be read, or is none of this driver and host."""
 
-    def __init__(self, path: str, reason: str):
+    def __init__(self, path: str, reason: str, errno: int | None = None):
         self.path = path
         self.reason = reason
-        super().__init__(path, reason)
+        #: What the kernel said, ``None`` when the file could be read.
+        self.errno = errno
+        super().__init__(path, reason, errno)
 
     def __str__(self) -> str:
         return f"{self.path} does not tell what was reported before: {self.reason}"
@@ -69,7 +79,10 @@ class StateFile:
         self._directory = directory
         self._driver = driver
         self._hostname = hostname
-        self._is_written = True
+        #: What the file holds, as far as it is known.
+        self._kept: Mapping[str, Entry] | None = None
+        self._is_warned = False
+        self._is_out_of_reach = False
 
     def read(self) -> dict[str, Entry]:
         """Return what the file holds, by address; nothing where there is none.
@@ -78,27 +91,47 @@ class StateFile:
         """
         try:
             os.lstat(self.path)
-            return self._entries(json.loads(read_text(self.path, _MOST_BYTES)))
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise StateError(self.path, error.strerror or str(error)) from None
+            raise StateError(self.path, error.strerror or str(error), error.errno) from None
+        try:
+            return self._entries(json.loads(read_text(self.path, _MOST_BYTES)))
         except UnusableFile as error:
-            raise StateError(self.path, str(error)) from None
+            raise StateError(self.path, error.reason, error.errno) from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}"[:200]
             raise StateError(self.path, f"it is damaged ({reason})") from None
 
     def load(self) -> dict[str, Entry]:
-        """Return what the file holds; one that is of no use is set aside with a warning."""
+        """Return what the file holds.
+
+        One that is damaged or foreign is set aside, and one that is out of reach left alone,
+        with a warning.
+
+        :raises StateError: when it cannot be read at the moment; whoever reported without it
+            might leave out what an instance holds.
+        """
+        self._kept = None
         try:
-            return self.read()
+            self._kept = self.read()
         except StateError as error:
-            LOG.warning("%s. %s; cards are reported as they are now", error, self._set_aside())
-            return {}
+            if error.errno in _PASSING:
+                raise
+            self._is_out_of_reach = error.errno in _OUT_OF_REACH
+            remedy = (
+                f"Let the user of cyborg-agent read and write it, or set {_OPTION}"
+                if self._is_out_of_reach
+                else self._set_aside()
+            )
+            LOG.warning("%s. %s; cards are reported as they are now", error, remedy)
+        return dict(self._kept or {})
 
     def save(self, entries: Mapping[str, Entry]) -> None:
-        """Replace the file; where that cannot be done, one warning says so."""
+        """See to it that the file holds this; where that cannot be done, one warning says so."""
+        is_there = os.path.lexists(self.path) or not entries
+        if self._is_out_of_reach or (entries == self._kept and is_there):
+            return
         document = {
             "version": VERSION,
             "driver": self._driver,
@@ -109,30 +142,38 @@ class StateFile:
             os.makedirs(self._directory, exist_ok=True)
             _replace(self.path, json.dumps(document, indent=1, sort_keys=True).encode())
         except OSError as error:
-            if self._is_written:
-                LOG.warning(
-                    "%s cannot be written (%s); what is reported is remembered until the agent "
-                    "ends. Let the user of cyborg-agent write to %s, or set [ext_drivers] "
-                    "state_dir",
-                    self.path,
-                    error.strerror or error,
-                    self._directory,
-                )
-            self._is_written = False
+            self._kept = None
+            self._warn(error)
         else:
-            self._is_written = True
+            self._kept = dict(entries)
+            self._is_warned = False
 
     def others(self) -> dict[str, set[str]]:
         """Return what the same driver told of this machine by other host names, by path."""
         prefix = os.path.join(glob.escape(self._directory), f"{self._driver}.")
         found = {}
         for path in sorted(glob.glob(f"{prefix}*.json")):
-            hostname = urllib.parse.unquote(path[len(self._directory) + 1 :])
-            hostname = hostname.removeprefix(f"{self._driver}.").removesuffix(".json")
-            if path != self.path:
-                with contextlib.suppress(StateError):
-                    found[path] = set(StateFile(self._directory, self._driver, hostname).read())
-        return found
+            name = os.path.basename(path).removeprefix(f"{self._driver}.").removesuffix(".json")
+            if path == self.path:
+                continue
+            # What is none of this driver's files tells nothing, and is nobody's to mend here.
+            with contextlib.suppress(StateError):
+                other = StateFile(self._directory, self._driver, urllib.parse.unquote(name))
+                found[path] = set(other.read())
+        return {path: addresses for path, addresses in found.items() if addresses}
+
+    def _warn(self, error: OSError) -> None:
+        if not self._is_warned:
+            LOG.warning(
+                "%s cannot be written (%s: %s); what is reported is remembered until the agent "
+                "ends. Let the user of cyborg-agent write to %s, or set %s",
+                self.path,
+                error.filename or self.path,
+                error.strerror or error,
+                self._directory,
+                _OPTION,
+            )
+        self._is_warned = True
 
     def _set_aside(self) -> str:
         """Rename the file and return what became of it."""
@@ -151,20 +192,48 @@ class StateFile:
         ):
             if document[key] != mine:
                 raise ValueError(f"{key} is {document[key]!r}, not {mine!r}")
-        return {name: _entry(name, raw) for name, raw in document["cards"].items()}
+        entries = {name: self._entry(name, raw) for name, raw in document["cards"].items()}
+        _refuse_doubles(entries)
+        return entries
+
+    def _entry(self, name: str, raw: Any) -> Entry:
+        report = _report(raw["report"])
+        address = PciAddress.parse(name)
+        if str(address) != name or address.to_json() != report.cpid_info:
+            raise ValueError(f"{name} has the report of another card")
+        start = f"{self._hostname}_{name}"
+        faults = contract.violations(report)
+        faults += [
+            f"{each.name!r} is no deployable of {start}"
+            for each in report.deployables
+            if not each.name.startswith(start)
+        ]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return Entry(
+            report,
+            _count("missed", raw["missed"]),
+            _text(raw["reason"], or_none=True),
+            None if raw["iommu_group"] is None else _count("iommu_group", raw["iommu_group"]),
+            _text(raw["boot_id"], or_none=True),
+        )
 
 
-def _entry(name: str, raw: Any) -> Entry:
-    report = _report(raw["report"])
-    faults = contract.violations(report)
-    if faults or PciAddress.parse(name).to_json() != report.cpid_info:
-        raise ValueError("; ".join(faults) or f"{name} has the report of another card")
-    entry = Entry(report, raw["missed"], raw["reason"], raw["iommu_group"])
-    if type(entry.missed) is not int or entry.missed < 0:
-        raise ValueError(f"missed is {entry.missed!r}")
-    if not isinstance(entry.reason, str | None) or not isinstance(entry.iommu_group, int | None):
-        raise ValueError(f"reason is {entry.reason!r}, iommu_group {entry.iommu_group!r}")
-    return entry
+def _refuse_doubles(entries: Mapping[str, Entry]) -> None:
+    handles = [
+        handle
+        for entry in entries.values()
+        for deployable in entry.report.deployables
+        for handle in deployable.handles
+    ]
+    if len(set(handles)) != len(handles):
+        raise ValueError("two cards have the same attach handle")
+
+
+def _count(key: str, value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{key} is {value!r}")
+    return value
 
 
 def _report(raw: Any) -> DeviceReport:
@@ -179,6 +248,9 @@ def _report(raw: Any) -> DeviceReport:
     )
     names = [field.name for field in dataclasses.fields(DeviceReport)]
     texts = {name: _text(raw[name]) for name in names if name != "deployables"}
+    for name in ("std_board_info", "vendor_board_info"):
+        if not isinstance(json.loads(texts[name]), dict):
+            raise ValueError(f"{name} is no object of JSON")
     return DeviceReport(**texts, deployables=parts)
 
 
@@ -186,16 +258,23 @@ def _pairs(raw: Any) -> tuple[tuple[str, str], ...]:
     return tuple((_text(one), _text(other)) for one, other in raw)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, or_none: bool = False) -> str | None:
+    if value is None and or_none:
+        return None
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no text")
+    # JSON can hold half of a character, which no database takes.
+    value.encode()
     return value
 
 
 def _replace(path: str, data: bytes) -> None:
     """Put a new file in the place of an old one, safely on the disk first."""
     new = f"{path}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    # Of a crash, or a FIFO that would be waited for.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(new, flags, 0o644), "wb") as file:
         file.write(data)
         file.flush()

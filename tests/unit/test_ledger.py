@@ -39,13 +39,18 @@ class Agent:
     def look(self, act):
         host = Host(self.fake.root)
         survey = self.surveyor.survey(host, only=("nvidia_gpu",))
-        decisions = act(survey, host)
+        decisions = self.decisions = act(survey, host)
         self.verdicts = {
             each.assessment.function.name: (
                 each.assessment.verdict,
                 each.assessment.reason and str(each.assessment.reason.code),
             )
             for each in decisions
+        }
+        self.said = {
+            each.assessment.function.name: each.assessment.findings[-1].message
+            for each in decisions
+            if each.assessment.findings
         }
         return {d.assessment.function.name: d.report for d in decisions if d.report}
 
@@ -258,6 +263,51 @@ def test_the_other_accelerator_of_a_group_waits_while_the_first_is_held():
             assert agent.verdicts[higher] == (Verdict.SKIPPED, "iommu-group-shared-accelerators")
         after = agent.discover()
         assert higher in after and lower not in after
+
+
+def test_a_held_card_keeps_the_group_free_in_which_it_is_now(fake, agent):
+    """FIRST was in group 31, is in 64 now, and cannot be given away."""
+    newcomer = "0000:5e:00.0"
+    agent.discover()
+    fake.move_to_group(FIRST, 64)
+    fake.bind(FIRST, "pci-stub")
+    fake.add_function(newcomer, vendor="10de", device="1eb8", class_="030200", iommu_group=31)
+    assert set(agent.discover()) == {FIRST, SECOND, newcomer}
+
+
+def test_another_boot_may_give_the_group_of_a_card_that_is_gone_to_others(fake, agent):
+    newcomer = "0000:5e:00.0"
+    agent.discover()
+    group = fake.group_of(FIRST)
+    fake.remove_function(FIRST)
+    fake.add_function(newcomer, vendor="10de", device="1eb8", class_="030200", iommu_group=group)
+    assert set(agent.discover()) == {FIRST, SECOND}
+    assert agent.verdicts[newcomer] == (Verdict.SKIPPED, "iommu-group-shared-accelerators")
+    fake.reboot()
+    assert set(agent.discover()) == {FIRST, SECOND, newcomer}
+
+
+def test_another_card_in_the_place_is_not_held_as_the_old_one_without_end(fake, agent):
+    """Of the new card something cannot be read; that the old one is gone is certain."""
+    before = agent.discover()
+    fake.remove_function(FIRST)
+    fake.add_function(FIRST, vendor="10de", device="2235", class_="030200", iommu_group=31)
+    fake.make_unreadable(FIRST, "config")
+    assert agent.discover() == agent.discover() == before
+    assert set(agent.discover()) == {SECOND}
+
+
+def test_a_lower_withdraw_after_makes_no_card_dead(fake, agent):
+    agent.discover()
+    fake.bind(FIRST, "pci-stub")
+    agent.discover(), agent.discover()
+    agent.ledger = Ledger(
+        "compute-1", dataclasses.replace(agent.options, withdraw_after=1), agent.ledger.entries
+    )
+    fake.make_unreadable(FIRST, "driver")
+    agent.discover()
+    assert agent.verdicts[FIRST] == (Verdict.HELD, "unreadable")
+    assert "cannot be read" in agent.said[FIRST] and "dead" not in agent.said[FIRST]
 
 
 def test_a_part_of_a_card_that_is_held_is_no_card_of_its_own(fake, agent, monkeypatch):

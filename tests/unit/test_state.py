@@ -12,9 +12,13 @@
 
 """The ledger as a file: what was saved is read again, and nothing else is believed."""
 
+import dataclasses
+import errno
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +39,7 @@ REPORT = DeviceReport(
     type="GPU",
     vendor="10de",
     model="Tesla T4",
-    std_board_info="{}",
+    std_board_info='{"product_id": "1eb8"}',
     vendor_board_info="{}",
     cpid_info=CPID,
     deployables=(
@@ -47,7 +51,14 @@ REPORT = DeviceReport(
         ),
     ),
 )
-ENTRIES = {ADDRESS: Entry(REPORT, 2, "unreadable", 31)}
+ENTRIES = {ADDRESS: Entry(REPORT, 2, "unreadable", 31, "5c8f1d0e")}
+
+
+def renamed(report, hostname):
+    """Return what an agent with another [DEFAULT] host would report."""
+    (deployable,) = report.deployables
+    name = deployable.name.replace("compute-1", hostname)
+    return dataclasses.replace(report, deployables=(dataclasses.replace(deployable, name=name),))
 
 
 @pytest.fixture
@@ -77,6 +88,7 @@ entries = st.builds(
     st.integers(0, 10**6),
     st.none() | st.text(),
     st.none() | st.integers(0, 2**31),
+    st.none() | st.uuids().map(str),
 )
 
 
@@ -138,6 +150,10 @@ def test_a_damaged_or_foreign_file_is_set_aside_with_one_warning(state, warnings
     assert state.load() == ENTRIES
 
 
+def name_it(card, name):
+    card["report"]["deployables"][0]["name"] = name
+
+
 SPOILED = {
     "negative count": lambda card: card.update(missed=-1),
     "count of truth": lambda card: card.update(missed=True),
@@ -151,6 +167,12 @@ SPOILED = {
     "no deployable": lambda card: card["report"].update(deployables=[]),
     "no handle": lambda card: card["report"]["deployables"][0].update(handles=[]),
     "half a handle": lambda card: card["report"]["deployables"][0].update(handles=[["PCI"]]),
+    "boot a number": lambda card: card.update(boot_id=4),
+    "half a character": lambda card: card.update(reason="\ud800"),
+    "name of another host": lambda card: name_it(card, f"compute-2_{ADDRESS}"),
+    "name of another card": lambda card: name_it(card, "compute-1_0000:3c:00.0"),
+    "information that is none": lambda card: card["report"].update(std_board_info="T4"),
+    "information in a list": lambda card: card["report"].update(vendor_board_info="[]"),
     "bad trait": lambda card: card["report"]["deployables"][0]["attributes"].append(["a", "b"]),
 }
 
@@ -165,6 +187,87 @@ def test_no_report_that_cyborg_would_refuse_is_believed(state, spoil):
         json.dump(raw, file)
     with pytest.raises(StateError, match="damaged"):
         state.read()
+
+
+@pytest.mark.parametrize("key", ["0000:3B:00.0", "3b:00.0", " 0000:3b:00.0", "", "0000:3c:00.0"])
+def test_a_card_is_only_known_by_its_address_as_cyborg_has_it(state, key):
+    state.save(ENTRIES)
+    text = pathlib.Path(state.path).read_text()
+    pathlib.Path(state.path).write_text(text.replace(f'"{ADDRESS}"', json.dumps(key)))
+    with pytest.raises(StateError, match="damaged"):
+        state.read()
+
+
+def test_no_two_cards_are_believed_that_share_an_attach_handle(state):
+    other = "0000:3c:00.0"
+    report = dataclasses.replace(renamed(REPORT, "compute-1"), cpid_info=CPID.replace("3b", "3c"))
+    (deployable,) = report.deployables
+    deployable = dataclasses.replace(deployable, name=f"compute-1_{other}")
+    report = dataclasses.replace(report, deployables=(deployable,))
+    state.save({**ENTRIES, other: Entry(report)})
+    with pytest.raises(StateError, match="same attach handle"):
+        state.read()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.ESTALE])
+def test_a_file_that_cannot_be_read_at_the_moment_is_left_for_the_next_discovery(
+    state, warnings, monkeypatch, code
+):
+    state.save(ENTRIES)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", failing_with(code))
+        with pytest.raises(StateError, match=re.escape(os.strerror(code))):
+            state.load()
+    assert warnings() == []
+    assert state.load() == ENTRIES
+
+
+def test_a_file_that_this_user_may_not_read_is_left_alone(state, warnings, monkeypatch):
+    state.save(ENTRIES)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", failing_with(errno.EACCES))
+        assert state.load() == {}
+    (warning,) = warnings()
+    assert state.path in warning and "state_dir" in warning
+    state.save({})
+    assert len(warnings()) == 1
+    assert StateFile(os.path.dirname(state.path), DRIVER, "compute-1").load() == ENTRIES
+
+
+def failing_with(code):
+    def fail(path, *args, **more):
+        raise OSError(code, os.strerror(code), path)
+
+    return fail
+
+
+def test_what_was_not_saved_is_saved_as_soon_as_that_can_be_done(state, tmp_path):
+    (tmp_path / "state").write_text("a file where a directory should be")
+    state.save(ENTRIES)
+    os.remove(tmp_path / "state")
+    state.save(ENTRIES)
+    assert state.read() == ENTRIES
+    shutil.rmtree(tmp_path / "state")
+    state.save(ENTRIES)
+    assert state.read() == ENTRIES
+    written = os.stat(state.path).st_ino
+    state.save(ENTRIES)
+    assert os.stat(state.path).st_ino == written
+
+
+@pytest.mark.parametrize("kind", ["file", "fifo", "link"])
+def test_what_a_crash_left_behind_is_in_nobodys_way(state, tmp_path, kind):
+    state.save({})
+    left = f"{state.path}.new"
+    if kind == "file":
+        pathlib.Path(left).write_text("half of a fi")
+    elif kind == "fifo":
+        os.mkfifo(left)
+    else:
+        os.symlink(tmp_path / "elsewhere", left)
+    state.save(ENTRIES)
+    assert state.read() == ENTRIES
+    assert not os.path.lexists(left) and not os.path.lexists(tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("place", ["fifo", "directory", "loop", "large"])
@@ -199,10 +302,24 @@ def test_a_directory_that_cannot_be_written_costs_one_warning(tmp_path, warnings
 
 def test_what_an_agent_with_another_host_name_reported_is_known(state, tmp_path):
     other = StateFile(str(tmp_path / "state"), DRIVER, "compute-2")
+    theirs = {ADDRESS: Entry(renamed(REPORT, "compute-2"))}
     state.save(ENTRIES)
-    other.save(ENTRIES)
+    other.save(theirs)
     assert state.others() == {other.path: {ADDRESS}}
-    assert state.read() == other.read() == ENTRIES
+    assert state.read() == ENTRIES and other.read() == theirs
+
+
+def test_an_agent_with_another_host_name_that_reported_nothing_is_none(state, tmp_path):
+    StateFile(str(tmp_path / "state"), DRIVER, "compute-2").save({ADDRESS: Entry(REPORT)})
+    StateFile(str(tmp_path / "state"), DRIVER, "compute-3").save({})
+    assert state.others() == {}
+
+
+def test_a_directory_may_be_written_with_a_stroke_at_its_end(tmp_path):
+    theirs = {ADDRESS: Entry(renamed(REPORT, "compute-2"))}
+    StateFile(f"{tmp_path}/state/", DRIVER, "compute-2").save(theirs)
+    (path,) = StateFile(f"{tmp_path}/state/", DRIVER, "compute-1").others()
+    assert path.endswith("/ext_nvidia_gpu_driver.compute-2.json")
 
 
 def test_a_kill_while_it_is_written_leaves_the_old_or_the_new_file(state):
