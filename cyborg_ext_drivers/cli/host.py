@@ -14,6 +14,7 @@
 
 import itertools
 from argparse import ArgumentParser, Namespace
+from collections.abc import Container
 from typing import Any
 
 from cliff.lister import Lister
@@ -71,7 +72,7 @@ class HostCommand(Looking, Lister):
             shown = [rows.of_decision(each, view) for each in decisions]
             if parsed_args.all:
                 known = {row["address"] for row in shown}
-                shown += [row for row in _others(view) if row["address"] not in known]
+                shown += _others(view, known)
                 shown.sort(key=lambda row: PciAddress.parse(row["address"]))
             if any(is_wanting(each) for each in assessments):
                 self.exit_code = SKIPPED
@@ -151,10 +152,13 @@ def is_wanting(assessment: Assessment) -> bool:
     return assessment.verdict is not Verdict.REPORTED and assessment.is_accelerator
 
 
-def _others(view: View) -> list[dict[str, Any]]:
+def _others(view: View, known: Container[str]) -> list[dict[str, Any]]:
     """Return a row for each PCI function that is not even a candidate."""
-    others = (rows.of_no_accelerator(each, view) for each in view.host.functions)
-    return [rows.of_decision(Decision(each, None), view) for each in others]
+    others = (each for each in view.host.functions if each.name not in known)
+    return [
+        rows.of_decision(Decision(rows.of_no_accelerator(each, view), None), view)
+        for each in others
+    ]
 
 
 def _summary(assessments: list[Assessment], functions: int) -> str:

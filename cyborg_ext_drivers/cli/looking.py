@@ -53,16 +53,43 @@ class View(NamedTuple):
         """Return the same host to be looked at anew."""
         return self._replace(host=self.host.again())
 
+    def doubts(self) -> list[str]:
+        """Return, a sentence each, why it may be unknown what the agent has reported."""
+        return [
+            f"Not checked whether a card is held: {doubt}"
+            for state in self._states()
+            if (doubt := _doubt(state, self.hostname))
+        ]
+
     def _reported(self) -> dict[str, Entry]:
         """Return what the drivers of this host have told Cyborg, as far as it can be read."""
         reported: dict[str, Entry] = {}
-        for family in self.surveyor.families:
-            directory = self.surveyor.options.state_dir
-            try:
-                reported |= StateFile(directory, family.driver, self.hostname).read()
-            except StateError as error:
-                print(f"Not checked whether a card is held: {error}", file=sys.stderr)
+        for state in self._states():
+            with contextlib.suppress(StateError):
+                reported |= state.read()
         return reported
+
+    def _states(self) -> list[StateFile]:
+        """Return where the drivers that the agent loads keep what they reported."""
+        options = self.surveyor.options
+        return [
+            StateFile(options.state_dir, family.driver, self.hostname)
+            for family in self.surveyor.families
+            if options.enabled_drivers is None or family.driver in options.enabled_drivers
+        ]
+
+
+def _doubt(state: StateFile, hostname: str) -> str | None:
+    try:
+        if state.read() or not state.others():
+            return None
+    except StateError as error:
+        return str(error)
+    return (
+        f"{', '.join(state.others())} is of an agent with another [DEFAULT] host than {hostname}. "
+        "Name the host's own cyborg.conf with --config-file, or remove the file if no agent has "
+        "that name any more"
+    )
 
 
 class Reporting:
@@ -119,7 +146,10 @@ class Looking(Reporting):
             root = parsed_args.host_root
             if parsed_args.fake is not None:
                 root = str(stack.enter_context(_fake_host(parsed_args.fake)).root)
-            yield _view(root, parsed_args.config_file)
+            view = _view(root, parsed_args.config_file)
+            for doubt in view.doubts():
+                print(doubt, file=sys.stderr)
+            yield view
 
 
 def _view(root: str | None, files: list[str] | None) -> View:
@@ -127,6 +157,8 @@ def _view(root: str | None, files: list[str] | None) -> View:
     if root is not None:
         configuration.set_override("host_root", conf.absolute(root), group=conf.GROUP.name)
     options = conf.load(configuration)
+    if root is not None:
+        options = conf.of_copy(options)
     try:
         options = conf.with_nova(options)
     except ConfigurationFileError as error:

@@ -67,12 +67,12 @@ def why_not(function: PciFunction, view: View) -> str:
     if identity is None:
         return "What it is cannot be read"
     try:
-        parent = function.physical_function
+        parent, is_virtual = function.physical_function, function.is_virtual
     except ReadError as error:
         return str(error)
     if parent is not None:
         return f"It is a virtual function of {parent}"
-    if function.is_virtual:
+    if is_virtual:
         return "It is a virtual function"
     catalog = view.surveyor.catalog
     rule = catalog.exclusion(identity, function.address) or catalog.companion(identity)

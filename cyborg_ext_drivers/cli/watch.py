@@ -27,10 +27,12 @@ from cyborg_ext_drivers.cli.looking import Looking, View
 from cyborg_ext_drivers.survey import Assessment
 
 _POLL_SECONDS = 1.0
+# What dies, and what the agent gives up after some discoveries, causes no event of udev.
+_QUIET_SECONDS = 60.0
 
 
 class WatchCommand(Looking, Command):
-    """Follow udev's events and print each change of verdict, until Ctrl-C."""
+    """Follow udev's events, look once a minute, and print each change of verdict until Ctrl-C."""
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
         """Add the options of this subcommand."""
@@ -54,14 +56,13 @@ class WatchCommand(Looking, Command):
             self._watch(view, wait, parsed_args)
 
     def _watch(
-        self, view: View, wait: Callable[[float | None], bool], parsed_args: Namespace
+        self, view: View, wait: Callable[[float | None], object], parsed_args: Namespace
     ) -> None:
         end = None if parsed_args.seconds is None else time.monotonic() + parsed_args.seconds
         known = _verdicts(view)
         print(f"Watching {len(known)} accelerators and candidates", file=sys.stderr)
         while (left := _left(end)) is None or left > 0:
-            if not wait(left):
-                continue
+            wait(_sooner(left, _QUIET_SECONDS))
             now = _verdicts(view)
             for address in sorted(known.keys() | now.keys()):
                 before, after = known.get(address), now.get(address)
@@ -112,10 +113,13 @@ def _said(assessment: Assessment | None) -> tuple[str | None, str | None, int]:
     return str(assessment.verdict), reason, handles
 
 
-def _sleep(seconds: float | None) -> bool:
+def _sleep(seconds: float | None) -> None:
     """Stand in for udev's events: look again every second."""
-    time.sleep(_POLL_SECONDS if seconds is None else min(seconds, _POLL_SECONDS))
-    return True
+    time.sleep(_sooner(seconds, _POLL_SECONDS))
+
+
+def _sooner(seconds: float | None, most: float) -> float:
+    return most if seconds is None else min(seconds, most)
 
 
 def _left(end: float | None) -> float | None:
