@@ -138,6 +138,15 @@ class Identity(NamedTuple):
             if found is not None and value and found != value:
                 raise Malformed(directory.path_of(name), f"0x{found}", f"0x{value}, as in uevent")
 
+    def confirm_header(self, header: bytes, path: str) -> None:
+        """Compare with the ids that begin a configuration space, the file at *path*.
+
+        :raises Malformed: when it has other ones, or is too short for any.
+        """
+        ids = b"".join(int(part, 16).to_bytes(2, "little") for part in self.id)
+        if header[:4] != ids:
+            raise Malformed(path, header[:4].hex(" "), f"{ids.hex(' ')}, the ids in uevent")
+
 
 # Copies and kernels of other makers may leave lines out, or write them in another order.
 _LEGAL = re.compile(rb"PCI_CLASS=[0-9A-Fa-f]{1,6}|PCI_ID=[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}")

@@ -285,10 +285,17 @@ class PciFunction:
     def confirm_identity(self) -> None:
         """Read the id attributes one by one and compare them with ``uevent``.
 
+        A physical function that answers must also say so itself: QEMU shows an instance the
+        ids in the configuration space, not those that the kernel cached.
+
         :raises ReadError: when one cannot be read or they contradict each other.
         """
-        if self.identity is not None:
-            self.identity.confirm(self.directory)
+        if self.identity is None:
+            return
+        self.identity.confirm(self.directory)
+        header = self.header
+        if header and header != b"\xff" * len(header) and not self.is_virtual:
+            self.identity.confirm_header(header, self.path_of("config"))
 
     def _linked(self, name: str) -> PciAddress | None:
         target = self.directory.link(name)

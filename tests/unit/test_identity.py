@@ -161,6 +161,23 @@ def test_id_files_that_contradict_uevent_are_noticed(fake, name, value):
     assert "as in uevent" in str(caught.value)
 
 
+# What the configuration space begins with: another card, nothing, a function that is not ready,
+# and the beginning of a vendor id.
+@pytest.mark.parametrize("start", ["de10b91e", "00000000", "0100b81e", "de"])
+def test_a_card_that_gives_other_ids_than_the_kernel_cached_is_noticed(fake, start):
+    whole = bytes.fromhex(start)
+    fake.set_attribute(T4, "config", whole + bytes(60) if len(whole) == 4 else whole)
+    with pytest.raises(Malformed) as caught:
+        function_of(fake).confirm_identity()
+    assert caught.value.path == f"{DEVICES}/{T4}/config"
+    assert "not de 10 b8 1e, the ids in uevent" in str(caught.value)
+
+
+def test_a_card_that_does_not_answer_is_what_the_kernel_cached(fake):
+    fake.set_attribute(T4, "config", b"\xff" * 64)
+    function_of(fake).confirm_identity()
+
+
 @pytest.mark.parametrize("name", ["vendor", "device", "class", "subsystem_device"])
 def test_an_id_file_that_cannot_be_read_is_noticed(fake, name):
     fake.make_unreadable(T4, name)
