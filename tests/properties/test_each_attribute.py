@@ -12,7 +12,9 @@
 """One attribute after the other fails on every described host, and costs its own card at most.
 
 Every entry of every function's directory, read by the survey or not, is made unreadable and
-what the kernel never says in turn: all of them in every run.
+what the kernel never says in turn: all of them in every run.  The survey must skip no card but
+that one, and the drivers, which have reported the host when it was well, must tell Cyborg of
+every card what they told it before, for as long as it lasts.
 """
 
 import os
@@ -20,12 +22,16 @@ import os
 import pytest
 
 from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.survey import Assessment, Surveyor
+from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.report.contract import DeviceReport
+from cyborg_ext_drivers.report.ledger import Decision, Ledger
+from cyborg_ext_drivers.survey import Assessment, Surveyor, Verdict
 from cyborg_ext_drivers.testing import FakeHost, Oddity, described_hosts
 from tests.properties.running import BUS, CATALOG, Effect, State, check_untouched, touched_by
 
 #: By what a card may be skipped of which something cannot be read.
 HONEST = {"unreadable"}
+OPTIONS = Options()
 
 
 def entries_of(fake: FakeHost, address: object) -> list[str]:
@@ -38,6 +44,16 @@ def entries_of(fake: FakeHost, address: object) -> list[str]:
         found.extend(os.path.relpath(f"{here}/{name}", top) for name in (*folders, *files))
         folders[:] = [name for name in folders if not os.path.islink(f"{here}/{name}")]
     return sorted(found)
+
+
+def each_oddity(fake: FakeHost, kind: str):
+    """Yield an address and what is odd of it at the moment, one after the other."""
+    for address in [each.address for each in fake.description.functions]:
+        for entry in entries_of(fake, address):
+            oddity = Oddity.of(address, entry, kind)
+            fake.inject(oddity)
+            yield address, oddity
+            fake.mend(oddity)
 
 
 def offered(assessment: Assessment) -> tuple:
@@ -53,20 +69,64 @@ def test_each_attribute_in_turn_costs_its_own_card_at_most(name, kind, record_pr
     with FakeHost.named(name) as fake:
         state = State.of(fake, ())
         first = {str(a.address): a for a in surveyor.survey(Host(fake.root)).assessments}
-        for address in [each.address for each in fake.description.functions]:
+        for address, oddity in each_oddity(fake, kind):
             touched = touched_by(Effect(frozenset((address,))), state, state)
-            for entry in entries_of(fake, address):
-                oddity = Oddity.of(address, entry, kind)
-                fake.inject(oddity)
-                survey = surveyor.survey(Host(fake.root))
-                count += 1
-                found = {str(each.address): each for each in survey.assessments}
-                check_untouched(first, found, touched, state, state)
-                for was in (each for each in first.values() if each.reason is None):
-                    now = found[str(was.address)]
-                    if now.reason is not None:
-                        assert now.reason.code.name in HONEST, f"{oddity}: {now.reason}"
-                    else:
-                        assert offered(now) == offered(was), oddity
-                fake.mend(oddity)
+            survey = surveyor.survey(Host(fake.root))
+            count += 1
+            found = {str(each.address): each for each in survey.assessments}
+            check_untouched(first, found, touched, state, state)
+            for was in (each for each in first.values() if each.reason is None):
+                now = found[str(was.address)]
+                if now.reason is not None:
+                    assert now.reason.code.name in HONEST, f"{oddity}: {now.reason}"
+                else:
+                    assert offered(now) == offered(was), oddity
+    record_property("hosts", count)
+
+
+class Agent:
+    """What the drivers of all families do, but for handing it to Cyborg."""
+
+    def __init__(self, fake: FakeHost):
+        self._root = fake.root
+        self._surveyor = Surveyor(OPTIONS, catalog=CATALOG)
+        self._families = [family.name for family in self._surveyor.families]
+        self.ledger = Ledger("host", OPTIONS)
+
+    def discover(self) -> list[Decision]:
+        """Return what becomes of each card in one more discovery."""
+        host = Host(self._root)
+        return self.ledger.settle(self._surveyor.survey(host, only=self._families), host)
+
+
+def reports_of(decisions: list[Decision]) -> dict[str, DeviceReport]:
+    """Return what Cyborg is told, by address."""
+    return {each.assessment.function.name: each.report for each in decisions if each.report}
+
+
+def held_among(decisions: list[Decision]) -> set[str]:
+    """Return the addresses of the cards that are held, with a reason that may be."""
+    held = [each.assessment for each in decisions if each.assessment.verdict is Verdict.HELD]
+    assert {a.reason.code.name for a in held} <= HONEST
+    return {each.function.name for each in held}
+
+
+@pytest.mark.parametrize("kind", ["unreadable", "nonsense"])
+@pytest.mark.parametrize("name", described_hosts())
+def test_each_attribute_in_turn_changes_nothing_of_what_cyborg_is_told(name, kind, record_property):
+    count = 0
+    with FakeHost.named(name) as fake:
+        agent = Agent(fake)
+        before = reports_of(agent.discover())
+        healthy = agent.ledger.entries
+        for _, oddity in each_oddity(fake, kind):
+            decisions = agent.discover()
+            assert reports_of(decisions) == before, oddity
+            held = held_among(decisions)
+            # Those alone are looked at again that would be withdrawn if they counted.
+            for _ in range(OPTIONS.withdraw_after + 2 if held else 0):
+                decisions = agent.discover()
+                assert reports_of(decisions) == before and held_among(decisions) == held, oddity
+            count += 1
+            agent.ledger.entries = dict(healthy)
     record_property("hosts", count)
