@@ -15,6 +15,7 @@ import os
 import random
 import time
 
+import pytest
 from hypothesis import Phase, settings
 
 SEED = "CYBORG_EXT_FUZZ_SEED"
@@ -29,10 +30,16 @@ settings.register_profile(
 _started = time.monotonic()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Choose a seed for a long run; the processes that share the work inherit it."""
+    """Choose a seed for a long run; the processes that share the work inherit it.
+
+    It is that of hypothesis as well, for what does not make its own from it.
+    """
     if config.getoption("hypothesis_profile", None) == "fuzz":
         os.environ.setdefault(SEED, str(random.randrange(10**9)))
+        if config.option.hypothesis_seed is None:
+            config.option.hypothesis_seed = os.environ[SEED]
 
 
 def pytest_report_header():

@@ -17,7 +17,9 @@ many are surveyed as the profile says:
 - ``pytest`` surveys 20,000, the same ones every time;
 - ``tox -e fuzz`` surveys 500,000 others, with a seed that it prints first.
   ``CYBORG_EXT_FUZZ_SEED=N tox -e fuzz`` repeats a run (``CYBORG_EXT_FUZZ_EXAMPLES`` makes it
-  shorter or longer; 100 are 20,000 hosts), and ``-- -k two-t4`` one part of it.
+  shorter or longer; 100 are 20,000 hosts), and ``-- -k two-t4`` one part of it.  It also makes
+  long runs of :mod:`tests.stack.test_agent_loop` and of the cards that come and go in
+  :mod:`tests.stack.test_steadiness`.
 
 What failed prints the host and the changes, reduced; it can be played in a test::
 
