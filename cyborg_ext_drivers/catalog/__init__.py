@@ -26,7 +26,7 @@ Next stop: :mod:`cyborg_ext_drivers.families.base`.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
@@ -37,7 +37,7 @@ from cyborg_ext_drivers.host.text import UnusableFile, read_text
 __all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "load"]
 
 _NO_SUBSYSTEM = PciId("0000", "0000")
-_SECTION = re.compile(r"^(\w+):\n", re.MULTILINE)
+_SECTIONS = ("vendors", "sources", "devices", "companions", "never")
 _VENDOR = re.compile(r'^  "([0-9a-f]{4})": (\w+)$', re.MULTILINE)
 _DECODER = json.JSONDecoder()
 # An operator's file is small; anything larger is a mistake or an attack.
@@ -71,6 +71,8 @@ class Rule(NamedTuple):
     pci_class: str | None = None
     address: str | None = None
     is_candidate: bool = False
+    #: Ids of bridges; a function that hangs below one of them is meant by no such rule.
+    unless_below: tuple[str, ...] = ()
 
     def matches(self, identity: Identity) -> bool:
         """Return whether a function is one of these, its address apart."""
@@ -80,6 +82,15 @@ class Rule(NamedTuple):
             and self.vendor in (None, identity.id.vendor)
             and identity.pci_class.code.startswith(self.pci_class or "")
         )
+
+    def is_for(self, address: PciAddress, above: Callable[[], Iterable[PciId]]) -> bool:
+        """Return whether it is for a function that it matches, there where it is.
+
+        :param above: gives the ids of the bridges above the function; asked only if need be.
+        """
+        if self.address not in (None, str(address)):
+            return False
+        return not self.unless_below or not any(str(each) in self.unless_below for each in above())
 
 
 class Layer:
@@ -123,20 +134,20 @@ class PackagedLayer(Layer):
     """
 
     def __init__(self, path: str, text: str):
-        self._sections = dict(zip(*[iter(_SECTION.split(text)[1:])] * 2))
-        rules = {name: self._read(name, "") for name in ("companions", "never")}
-        vendors = dict(_VENDOR.findall(self._sections.get("vendors", "")))
+        sections = _sections(text)
+        rules = {name: _read(sections.get(name, "")) for name in ("companions", "never")}
+        vendors = dict(_VENDOR.findall(sections.get("vendors", "")))
         super().__init__(path, {**rules, "vendors": vendors})
+        self._text = sections.get("devices", "")
+        self._read: dict[str, list[dict]] = {}
 
     def entries(self, pci_id: str | None = None) -> list[dict]:
         """Return the entries of one id, or all, in the order of the file."""
-        return self._read("devices", f'"id": "{pci_id}"' if pci_id else "")
-
-    def _read(self, section: str, start: str) -> list[dict]:
-        lines = re.findall(
-            rf"^  - (\{{{re.escape(start)}.*)$", self._sections.get(section, ""), re.MULTILINE
-        )
-        return [_DECODER.raw_decode(line)[0] for line in lines]
+        if pci_id is None:
+            return _read(self._text)
+        if pci_id not in self._read:
+            self._read[pci_id] = _read(self._text, f'"id": "{pci_id}"')
+        return self._read[pci_id]
 
 
 class Catalog:
@@ -165,12 +176,21 @@ class Catalog:
         names = (layer.vendors.get(vendor_id) for layer in self._layers)
         return next((name for name in names if name), None)
 
-    def exclusion(self, identity: Identity, address: PciAddress) -> Rule | None:
-        """Return why a function is never reported, ``None`` when nothing forbids it."""
+    def exclusion(
+        self,
+        identity: Identity,
+        address: PciAddress,
+        above: Callable[[], Iterable[PciId]] = tuple,
+    ) -> Rule | None:
+        """Return why a function is never reported, ``None`` when nothing forbids it.
+
+        :param above: gives the ids of the bridges above the function, for the few rules that
+            go by them; what it raises is raised.
+        """
         if identity not in self._exclusions:
             self._exclusions[identity] = tuple(self._exclusions_of(identity))
         rules = self._exclusions[identity]
-        return next((rule for rule in rules if rule.address in (None, str(address))), None)
+        return next((rule for rule in rules if rule.is_for(address, above)), None)
 
     def is_candidate(self, identity: Identity) -> bool:
         """Return whether an operator may take a function for an accelerator, which it is not."""
@@ -249,6 +269,27 @@ def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -
     return [os.path.join(directory, name) for name in names if name.endswith((".yaml", ".yml"))]
 
 
+def _sections(text: str) -> dict[str, str]:
+    """Return the text below each of the top-level keys of a packaged file."""
+    starts = {name: text.find(f"\n{name}:\n") for name in _SECTIONS}
+    found = sorted((start, name) for name, start in starts.items() if start >= 0)
+    ends = [start for start, _ in found[1:]] + [len(text)]
+    return {name: text[start:end] for (start, name), end in zip(found, ends)}
+
+
+def _read(section: str, start: str = "") -> list[dict]:
+    """Return the entries of a section that begin so, in their order."""
+    # str.find is many times as fast as a regular expression, and a look-up asks every file.
+    mark = f"\n  - {{{start}"
+    entries = []
+    at = section.find(mark)
+    while at >= 0:
+        entry, at = _DECODER.raw_decode(section, at + len("\n  - "))
+        entries.append(entry)
+        at = section.find(mark, at)
+    return entries
+
+
 def _text_of(path: str) -> str:
     try:
         return read_text(path, _MOST_BYTES)
@@ -266,6 +307,7 @@ def _rule(entry: dict) -> Rule:
         pci_class=entry.get("class"),
         address=str(PciAddress.parse(entry["address"])) if "address" in entry else None,
         is_candidate=entry.get("candidate", False),
+        unless_below=tuple(entry.get("unless_below", ())),
     )
 
 

@@ -22,12 +22,33 @@ A file maps PCI ids to what they are.  Top-level keys:
     The accelerators.  ``id`` (and ``subsystem``, where that decides the product), ``kind``
     and ``name`` are needed.  ``model`` becomes a trait; it is left out where the id does
     not name one product, and then ``revisions`` may decide it by the PCI revision.
+    A ``name`` is the product's, then what tells this id from the product's others after a
+    comma or in brackets: ``Alveo U250, user function``.  ``integrated`` marks what is part of
+    the processor and so never offered.
 ``companions``
     Functions that belong to a card and are none themselves.
 ``never``
     Functions that are not to be reported, with the finding code that says why.  What an
     operator may take for an accelerator, though its class is another, is a ``candidate`` and
-    shown among them.
+    shown among them.  A rule with ``unless_below`` is not for functions that hang below a
+    bridge of one of these ids.
+
+The functions of one product name each other by ``role`` (``pf`` where nothing is said), with
+device ids of the same vendor:
+
+``pf``
+    A whole card, and the physical function where it has virtual ones.  ``vf_device`` is the
+    id that these have; it is the card's own where they share it.
+``vf``
+    A virtual function with an id of its own.  ``pf_device`` names the physical function, or
+    several in a list.  It has the physical function's model.
+``mgmt``, ``user``
+    The function of a card that manages it and the one that is given away; ``pair_device`` of
+    each is the other.
+``golden``
+    A card with the image that it came with from the factory, without a function to give away.
+``function``
+    Any other function of a card.
 
 Within a file an id, or an id with a subsystem, stands once in a section.  An id that the package
 knows keeps its kind.
@@ -48,6 +69,7 @@ _MODEL = {"type": "string", "pattern": r"^[A-Z0-9]+(-[A-Z0-9]+)*$(?!\n)", "maxLe
 _NAME = {"type": "string", "minLength": 1, "maxLength": 120}
 _VENDOR = {"type": "string", "pattern": r"^[0-9a-f]{4}$(?!\n)"}
 _ID = {"type": "string", "pattern": r"^[0-9a-f]{4}:[0-9a-f]{4}$(?!\n)"}
+_SOME_IDS = {"type": "array", "items": _ID, "minItems": 1, "uniqueItems": True}
 _CLASS = {"type": "string", "pattern": "^[0-9a-f]{2}([0-9a-f]{2})?$"}
 _REVISION = {
     "type": "object",
@@ -63,7 +85,7 @@ _DEVICE = {
         "kind": {"enum": ["GPU", "FPGA", "AICHIP", "NIC"]},
         "model": _MODEL,
         "name": _NAME,
-        "role": {"enum": ["pf", "vf", "mgmt", "user", "function"]},
+        "role": {"enum": ["pf", "vf", "mgmt", "user", "golden", "function"]},
         "class": _CLASS,
         "revisions": {
             "type": "object",
@@ -77,7 +99,8 @@ _DEVICE = {
         "sriov": {"type": "boolean"},
         "mig": {"type": "boolean"},
         "vgpu": {"type": "string"},
-        "pf_device": _VENDOR,
+        # One, or several in a list.
+        "pf_device": {**_VENDOR, "type": ["string", "array"], "items": _VENDOR, "minItems": 2},
         "vf_device": _VENDOR,
         "pair_device": _VENDOR,
     },
@@ -105,6 +128,7 @@ _NEVER = {
         **_RULE,
         "code": {"enum": ["not-an-accelerator", "management-display", "integrated-gpu"]},
         "candidate": {"type": "boolean"},
+        "unless_below": _SOME_IDS,
     },
     "anyOf": [{"required": ["id"]}, {"required": ["vendor", "class"]}],
     "required": ["code", "what"],

@@ -14,6 +14,7 @@
 
 from collections.abc import Iterator
 
+from cyborg_ext_drivers.catalog import Rule
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.checks.hardware import denylisted
 from cyborg_ext_drivers.families.base import Accelerator
@@ -79,12 +80,13 @@ class IdentityCheck(Check):
     ) -> Iterator[Finding | Passed]:
         """Yield what is to be said of the device's identity."""
         function = accelerator.function
-        rule = surroundings.catalog.exclusion(accelerator.identity, function.address)
+        rule = _exclusion(function, surroundings)
         if rule is not None:
             yield _EXCLUSIONS[rule.code].finding(
                 function.address,
                 f"It is {rule.what}",
                 (function.path_of("device"), accelerator.identity.id),
+                remedy=_remedy(rule, accelerator, surroundings),
             )
         elif accelerator.product is not None and accelerator.product.is_integrated:
             yield INTEGRATED_GPU.finding(
@@ -106,10 +108,32 @@ def bystander(function: PciFunction, surroundings: Surroundings) -> Finding:
     if refused:
         return refused
     identity = function.identity
-    rule = surroundings.catalog.exclusion(identity, function.address)
+    rule = _exclusion(function, surroundings)
     code = _EXCLUSIONS[rule.code] if rule else NOT_AN_ACCELERATOR
     message = f"It is {rule.what}" if rule else f"No installed driver is for {identity}"
     return code.finding(function.address, message, (function.path_of("device"), identity.id))
+
+
+def _exclusion(function: PciFunction, surroundings: Surroundings) -> Rule | None:
+    assert function.identity is not None
+    functions = surroundings.host.functions
+    return surroundings.catalog.exclusion(
+        function.identity, function.address, lambda: functions.ids_above(function)
+    )
+
+
+def _remedy(rule: Rule, accelerator: Accelerator, surroundings: Surroundings) -> str | None:
+    """Return how to contradict a rule that goes by circumstances, ``None`` for the others."""
+    if not rule.unless_below:
+        return None
+    return f"Leave it to the host; if it is a card, add {_entry(accelerator, surroundings)}"
+
+
+def _entry(accelerator: Accelerator, surroundings: Surroundings) -> str:
+    return (
+        f'an entry for id "{accelerator.identity.id}" (kind {accelerator.family.kind}, model, '
+        f"name) to a file in {surroundings.options.catalog_dir}"
+    )
 
 
 def _unknown(accelerator: Accelerator, surroundings: Surroundings) -> Finding:
@@ -127,8 +151,7 @@ def _unknown(accelerator: Accelerator, surroundings: Surroundings) -> Finding:
         message,
         (function.path_of("device"), identity.id),
         (function.path_of("subsystem_device"), identity.subsystem),
-        remedy=f'Add an entry for id "{identity.id}" (kind {accelerator.family.kind}, model, name) '
-        f"to a file in {surroundings.options.catalog_dir} to give it a model trait",
+        remedy=f"Add {_entry(accelerator, surroundings)} to give it a model trait",
     )
 
 

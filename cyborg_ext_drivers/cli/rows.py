@@ -66,16 +66,18 @@ def why_not(function: PciFunction, view: View) -> str:
     identity = function.identity
     if identity is None:
         return "What it is cannot be read"
+    catalog, functions = view.surveyor.catalog, view.host.functions
     try:
         parent, is_virtual = function.physical_function, function.is_virtual
+        rule = catalog.exclusion(
+            identity, function.address, lambda: functions.ids_above(function)
+        ) or catalog.companion(identity)
     except ReadError as error:
         return str(error)
     if parent is not None:
         return f"It is a virtual function of {parent}"
     if is_virtual:
         return "It is a virtual function"
-    catalog = view.surveyor.catalog
-    rule = catalog.exclusion(identity, function.address) or catalog.companion(identity)
     if rule is not None:
         return f"It is {rule.what}"
     return f"Class {identity.pci_class} is none that accelerators use"

@@ -26,9 +26,10 @@ from collections.abc import Callable, Iterator
 from cyborg_ext_drivers.address import PciAddress, is_sysfs_name
 from cyborg_ext_drivers.errors import EnumerationError, Malformed, ReadError, Unreadable
 from cyborg_ext_drivers.host.directory import shown
-from cyborg_ext_drivers.host.identity import Identity, is_nonsense
+from cyborg_ext_drivers.host.identity import Identity, PciId, is_nonsense
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.host.sysfs import Tree
+from cyborg_ext_drivers.host.topology import parents_of
 
 
 class PciFunctions:
@@ -83,6 +84,16 @@ class PciFunctions:
         names = (function.name[:-1] + digit for digit in "01234567")
         others = (self.get(name) for name in names if name != function.name)
         return tuple(other for other in others if other is not None)
+
+    def ids_above(self, function: PciFunction) -> tuple[PciId, ...]:
+        """Return the ids of the bridges above a function, the root port's first.
+
+        One that cannot be identified is left out.
+
+        :raises ReadError: when the link to the function's attributes leads nowhere.
+        """
+        bridges = (self.get(name) for name in parents_of(function))
+        return tuple(each.identity.id for each in bridges if each and each.identity)
 
     def get(self, address: PciAddress | str) -> PciFunction | None:
         """Return the function at an address, ``None`` when there is none."""

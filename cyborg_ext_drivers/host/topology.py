@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where a PCI function hangs and how fast its link is; for people, never for a report.
+"""Where a PCI function hangs and how fast its link is.
 
 Read: ``current_link_speed``, ``max_link_speed``, ``current_link_width``, ``max_link_width``
 (Documentation/ABI/testing/sysfs-bus-pci).  Reading the current ones wakes the bridge above a
-sleeping card, so nothing that runs every minute does.  An idle GPU trains its link down.
+sleeping card, so nothing that runs every minute does: the link is for people, never for a
+report.  An idle GPU trains it down.
 """
 
 import dataclasses

@@ -16,6 +16,7 @@ import pytest
 
 from cyborg_ext_drivers import catalog
 from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.host.identity import PciId
 from tests.cards import identity
 
 ADDRESS = PciAddress(0, 0x3B, 0, 0)
@@ -242,3 +243,32 @@ def test_companions(load_catalog):
     assert loaded.companion(identity("10de:fff8")).what == "my own audio"
     assert "audio" in loaded.companion(identity("10de:10f8", pci_class="040300")).what
     assert loaded.companion(identity("10de:1eb8")) is None
+
+
+# Rules that go by what is above a function
+
+
+BELOW = """
+never:
+- {vendor: "1234", class: "03", unless_below: ["1234:00aa"], code: integrated-gpu, what: x}
+"""
+
+
+@pytest.mark.parametrize(
+    ("above", "is_excluded"),
+    [([], True), (["1234:00ab"], True), (["1234:00ab", "1234:00aa"], False)],
+)
+def test_a_rule_may_except_what_is_below_a_bridge(load_catalog, above, is_excluded):
+    rule = load_catalog(mine=BELOW).exclusion(
+        identity("1234:0001"), ADDRESS, lambda: [PciId(*each.split(":")) for each in above]
+    )
+    assert (rule is not None) is is_excluded
+
+
+def test_what_is_above_is_asked_only_where_a_rule_goes_by_it(load_catalog):
+    def above():
+        raise AssertionError("asked")
+
+    loaded = load_catalog(mine=BELOW)
+    assert loaded.exclusion(identity("1234:0001", pci_class="120000"), ADDRESS, above) is None
+    assert loaded.exclusion(identity("1a03:2000"), ADDRESS, above)

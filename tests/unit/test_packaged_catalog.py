@@ -12,15 +12,16 @@
 
 """The catalogue that the package brings is right, entry by entry."""
 
-import collections
 import importlib.resources
-import itertools
 import re
 
 import pytest
 
-from cyborg_ext_drivers import catalog, traits
-from cyborg_ext_drivers.catalog import schema
+from cyborg_ext_drivers import catalog
+from cyborg_ext_drivers.address import PciAddress
+from cyborg_ext_drivers.catalog import consistency, schema
+from cyborg_ext_drivers.host.identity import PciId
+from tests.cards import identity
 
 FILES = sorted(
     (
@@ -30,23 +31,6 @@ FILES = sorted(
     ),
     key=lambda file: file.name,
 )
-ENTRIES = list(catalog.load().entries())
-
-
-def _spelling(name):
-    """Return a name without what a maker says one time and leaves out the next."""
-    return traits.normalise(name.partition("(")[0])
-
-
-def _names_by_model():
-    names = collections.defaultdict(set)
-    for entry in ENTRIES:
-        vendor = entry["id"].partition(":")[0]
-        decided = [entry, *entry.get("revisions", {}).values()]
-        for each in decided:
-            if "model" in each:
-                names[vendor, each["model"]].add(_spelling(each.get("name", entry["name"])))
-    return names
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -91,62 +75,106 @@ def test_entries_are_sorted_and_each_stands_once(file):
     assert len(keys) == len(set(keys))
 
 
-def test_no_two_files_speak_of_the_same_card():
-    keys = [(entry["id"], entry.get("subsystem")) for entry in ENTRIES]
-    assert [key for key, count in collections.Counter(keys).items() if count > 1] == []
+def test_the_files_agree():
+    assert consistency.faults({file.name: file.read_text() for file in FILES}) == []
 
 
-def test_no_file_gives_a_vendor_another_name():
-    names = collections.defaultdict(set)
-    for layer in catalog.packaged():
-        for vendor, name in layer.vendors.items():
-            names[vendor].add(name)
-    assert {vendor: found for vendor, found in names.items() if len(found) > 1} == {}
+@pytest.mark.parametrize("vendor", ["10de", "1002", "8086", "10ee"])
+def test_a_familys_cards_stand_in_one_file(vendor):
+    files = {
+        (entry["kind"], layer.path)
+        for layer in catalog.packaged()
+        for entry in layer.entries()
+        if entry["id"].startswith(vendor)
+    }
+    assert files
+    assert len({kind for kind, _ in files}) == len(files)
 
 
-def test_every_vendor_of_a_card_has_a_name():
-    loaded = catalog.load()
-    vendors = {entry["id"].partition(":")[0] for entry in ENTRIES}
-    assert {vendor for vendor in vendors if loaded.vendor(vendor) is None} == set()
+# What is part of a processor
 
 
-def test_a_model_stands_for_one_product():
-    shared = {model: names for model, names in _names_by_model().items() if len(names) > 1}
-    assert shared == {}
+@pytest.mark.parametrize(
+    ("pci_id", "pci_class", "address", "code"),
+    [
+        # No list of Intel's integrated graphics is needed: they are at this address only.
+        ("8086:ffff", "030000", "0000:00:02.0", "integrated-gpu"),
+        ("8086:ffff", "038000", "0000:00:02.0", "integrated-gpu"),
+        ("8086:ffff", "030000", "0000:03:00.0", None),
+        # What has been given to a virtual machine may stand there, and is still a card.
+        ("8086:56c0", "038000", "0000:00:02.0", None),
+        ("8086:225d", "0b4000", "0000:03:00.0", None),
+        ("8086:4940", "0b4000", "0000:6b:00.0", "not-an-accelerator"),
+        ("10ee:903f", "070001", "0000:b1:00.0", "not-an-accelerator"),
+    ],
+)
+def test_what_is_never_a_card(pci_id, pci_class, address, code):
+    function = identity(pci_id, pci_class=pci_class)
+    rule = catalog.load().exclusion(function, PciAddress.parse(address))
+    assert (rule.code if rule else None) == code
 
 
-def test_two_models_of_a_vendor_are_two_traits():
-    by_trait = collections.defaultdict(set)
-    for vendor, model in _names_by_model():
-        by_trait[traits.custom(vendor, model)].add(model)
-    assert {trait: models for trait, models in by_trait.items() if len(models) > 1} == {}
+@pytest.mark.parametrize(
+    ("pci_id", "pci_class", "above", "code"),
+    [
+        ("1002:ffff", "030000", ["1022:14dd"], "integrated-gpu"),
+        ("1002:ffff", "038000", [], "integrated-gpu"),
+        ("1002:ffff", "030000", ["1022:1483", "1002:1478", "1002:1479"], None),
+        ("1002:ffff", "120000", ["1022:14a5"], None),
+        ("1002:67c4", "030000", ["8086:2030"], None),
+    ],
+)
+def test_amds_graphics_without_a_switch_of_their_own_are_the_processors(
+    pci_id, pci_class, above, code
+):
+    rule = catalog.load().exclusion(
+        identity(pci_id, pci_class=pci_class),
+        PciAddress(0, 5, 0, 0),
+        lambda: [PciId(*each.split(":")) for each in above],
+    )
+    assert (rule.code if rule else None) == code
 
 
-def test_no_model_reads_like_a_product_id():
-    # CUSTOM_NVIDIA_1EB8 says the product id; a model spelt like an id of another card lies.
-    ids = {tuple(entry["id"].upper().split(":")) for entry in ENTRIES}
-    models = {(vendor.upper(), traits.normalise(model)) for vendor, model in _names_by_model()}
-    assert models & ids == set()
+@pytest.mark.parametrize(
+    ("pci_id", "pci_class"),
+    [
+        ("1002:ab30", "040300"),
+        ("1002:7446", "0c0330"),
+        ("1002:7444", "0c8000"),
+        ("1002:1478", "060400"),
+        ("1002:1479", "060400"),
+        ("1022:1649", "108000"),
+        ("8086:4f90", "040300"),
+        ("8086:0d58", "020000"),
+        ("15b3:c2d3", "080100"),
+    ],
+)
+def test_companions_of_cards_and_processors(pci_id, pci_class):
+    assert catalog.load().companion(identity(pci_id, pci_class=pci_class))
 
 
-def test_a_virtual_function_names_its_physical_function():
-    devices = {entry["id"] for entry in ENTRIES if entry.get("role", "pf") == "pf"}
-    for entry in ENTRIES:
-        vendor = entry["id"].partition(":")[0]
-        if entry.get("role") == "vf":
-            assert "pf_device" in entry, entry
-            assert f"{vendor}:{entry['pf_device']}" in devices, entry
-        else:
-            assert "pf_device" not in entry, entry
+# Ids that stand for several products
 
 
-def test_ids_that_an_entry_refers_to_are_known():
-    ids = {entry["id"] for entry in ENTRIES}
-    for entry, key in itertools.product(ENTRIES, ("vf_device", "pair_device")):
-        if key in entry:
-            assert f"{entry['id'].partition(':')[0]}:{entry[key]}" in ids, entry
-
-
-def test_no_card_is_forbidden_by_a_rule_that_its_entry_cannot_beat():
-    exact = {(rule.id, rule.subsystem) for layer in catalog.packaged() for rule in layer.never}
-    assert exact & {(entry["id"], entry.get("subsystem")) for entry in ENTRIES} == set()
+@pytest.mark.parametrize(
+    ("pci_id", "subsystem", "revision", "model"),
+    [
+        ("1002:744c", None, "c8", "RADEON-RX-7900-XTX"),
+        ("1002:744c", None, "00", None),
+        ("1002:740c", None, "01", None),
+        # MI50 and MI60 share the revision too.
+        ("1002:66a1", None, "02", None),
+        ("1002:66a1", None, "06", "RADEON-PRO-VII"),
+        ("1002:6860", "1002:6c75", "00", "RADEON-PRO-V320"),
+        ("1002:6860", "1002:0c00", "00", "MI25"),
+        ("8086:bcce", "8086:1771", None, "N6001"),
+        ("8086:bcce", "8086:0001", None, None),
+        ("8086:56b1", None, None, None),
+        ("1e52:401e", "1e52:0014", None, "WORMHOLE-N300"),
+        ("10de:20b0", "10de:1450", None, None),
+        ("10de:20b0", "10de:144e", None, "A100-SXM4-40GB"),
+    ],
+)
+def test_a_model_is_decided_or_left_out(pci_id, subsystem, revision, model):
+    product = catalog.load().product(identity(pci_id, subsystem or "ffff:0001"), revision)
+    assert product.model == model
