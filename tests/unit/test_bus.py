@@ -52,6 +52,22 @@ def test_the_slot_of_a_card_holds_its_other_functions(fake):
     assert [function.name for function in slot] == ["0000:3b:00.1"]
 
 
+def test_the_ids_above_a_card_are_its_bridges(fake):
+    fake.add_function("0000:40:01.0", vendor="1022", device="1483", class_="060400")
+    fake.add_function(
+        "0000:41:00.0", vendor="1002", device="1479", class_="060400", parent="0000:40:01.0"
+    )
+    fake.add_function(
+        "0000:42:00.0", vendor="1002", device="744c", class_="030000", parent="0000:41:00.0"
+    )
+    functions = Host(fake.root).functions
+    assert [str(each) for each in functions.ids_above(functions.get("0000:42:00.0"))] == [
+        "1022:1483",
+        "1002:1479",
+    ]
+    assert functions.ids_above(functions.get("0000:40:01.0")) == ()
+
+
 def test_a_function_is_got_by_text_or_address_and_is_one(fake):
     functions = Host(fake.root).functions
     assert functions.get(T4) is functions.get(PciAddress.parse(T4))
