@@ -99,6 +99,20 @@ OPTIONS = [
         "the operator; others are left to the host.",
     ),
     cfg.ListOpt(
+        "vfs_expected",
+        default=[],
+        help="Selectors of the cards that are to be divided by SR-IOV: while one has no virtual "
+        "functions, as after a boot, it is not offered whole. " + _SELECTORS,
+    ),
+    cfg.MultiStrOpt(
+        "resource_classes",
+        default=[],
+        help="Another resource class for some accelerators, as SELECTOR=CLASS: by default a whole "
+        "GPU is PGPU and virtual functions of one are VGPU. FPGA, GPU, PGPU, VGPU and CUSTOM_... "
+        "can be named in a device profile. The option can be repeated; the first that matches "
+        "counts. " + _SELECTORS,
+    ),
+    cfg.ListOpt(
         "ignore_findings",
         default=[],
         help="Codes of findings (cyborg-ext-diagnose codes) that you take upon yourself: they are "
@@ -198,6 +212,8 @@ def load(conf: cfg.ConfigOpts) -> Options:
         include=_selectors("include", values["include"]),
         exclude=_selectors("exclude", values["exclude"]),
         vfio_only=values["vfio_only"],
+        vfs_expected=_selectors("vfs_expected", values["vfs_expected"]),
+        resource_classes=tuple(map(_resource_class, values["resource_classes"])),
         ignore_findings=frozenset(values["ignore_findings"]),
         extra_traits=tuple(map(_extra_traits, values["extra_traits"])),
         withdraw_after=values["withdraw_after"],
@@ -345,6 +361,17 @@ def _selectors(option: str, texts: Iterable[str]) -> tuple[Selector, ...]:
         return tuple(map(Selector.parse, texts))
     except InvalidSelector as error:
         raise ConfigurationError(option, ",".join(texts), str(error)) from None
+
+
+def _resource_class(text: str) -> tuple[Selector, str]:
+    selector, _, name = map(str.strip, text.partition("="))
+    if not traits.is_resource_class(name):
+        reason = "write SELECTOR=CLASS; a class is FPGA, GPU, PGPU, VGPU or CUSTOM_..."
+        raise ConfigurationError("resource_classes", text, reason)
+    try:
+        return Selector.parse(selector), name
+    except InvalidSelector as error:
+        raise ConfigurationError("resource_classes", text, str(error)) from None
 
 
 def _extra_traits(text: str) -> tuple[Selector, tuple[str, ...]]:

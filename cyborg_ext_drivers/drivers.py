@@ -12,8 +12,29 @@
 
 """The drivers that Cyborg's agent loads by the names in ``[agent] enabled_drivers``."""
 
+from cyborg_ext_drivers.families.ai import AiAcceleratorFamily
+from cyborg_ext_drivers.families.amd import AmdFamily
+from cyborg_ext_drivers.families.intel import IntelGpuFamily
 from cyborg_ext_drivers.families.nvidia import NvidiaFamily
 from cyborg_ext_drivers.report.driver import ExtDriver
+
+
+class AmdGpuDriver(ExtDriver):
+    """AMD GPUs: ``ext_amd_gpu_driver``."""
+
+    family = AmdFamily
+
+
+class IntelGpuDriver(ExtDriver):
+    """Intel GPUs: ``ext_intel_gpu_driver``."""
+
+    family = IntelGpuFamily
+
+
+class AiAcceleratorDriver(ExtDriver):
+    """AI accelerators of any maker: ``ext_ai_accelerator_driver``."""
+
+    family = AiAcceleratorFamily
 
 
 class NvidiaGpuDriver(ExtDriver):

@@ -86,6 +86,10 @@ class Options:
     exclude: tuple[Selector, ...] = ()
     #: Offer only what is bound to a vfio driver already.
     vfio_only: bool = False
+    #: These cards are not offered whole: virtual functions are to be enabled on them.
+    vfs_expected: tuple[Selector, ...] = ()
+    #: The resource class of some accelerators, in the place of the usual one.
+    resource_classes: tuple[tuple[Selector, str], ...] = ()
     #: Codes of findings that the operator takes upon himself.
     ignore_findings: frozenset[str] = frozenset()
     #: Traits that the operator adds to some accelerators.

@@ -21,7 +21,8 @@ Next stop: :mod:`cyborg_ext_drivers.drivers`.
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from cyborg_ext_drivers import catalog as catalogs
 from cyborg_ext_drivers import checks as checks_room
@@ -31,15 +32,17 @@ from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
 from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
 from cyborg_ext_drivers.checks.reading import HELD, UNREADABLE, unreadable
-from cyborg_ext_drivers.checks.sriov import VFS_ENABLED
-from cyborg_ext_drivers.errors import ConfigurationError, ReadError
+from cyborg_ext_drivers.checks.sriov import VFS_ENABLED, disagreement, enabled_on, unnamed
+from cyborg_ext_drivers.errors import ConfigurationError, Malformed, ReadError, Unreadable
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.bus import PciFunctions
 from cyborg_ext_drivers.host.identity import Identity
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.host.sysfs import Trace
-from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.options import Options, Selector
+
+T = TypeVar("T")
 
 
 class Verdict(enum.Enum):
@@ -111,6 +114,21 @@ class Survey:
         return tuple(a for a in self.assessments if a.reason is not None)
 
 
+class VirtualFunction(NamedTuple):
+    """A virtual function, which is part of a card and never one itself."""
+
+    function: PciFunction
+    #: The address of the physical function.
+    of: PciAddress
+    #: The family that would know it, ``None`` when none of those that are asked does.
+    family: Family | None
+    #: Whether the physical function cannot speak for it.
+    is_orphan: bool = False
+
+
+Outcome = Assessment | VirtualFunction
+
+
 class Surveyor:
     """The families, checks and catalogue by which hosts are looked at; loaded once.
 
@@ -161,32 +179,43 @@ class Surveyor:
         names = memory.candidates(
             host.functions,
             lambda identity: (
-                _family(self.families, identity) in chosen
+                self.family_of(identity) in chosen
                 or (only is None and self._is_candidate(identity))
             ),
         )
-        assessed = memory.recall(
+        found = memory.recall(
             host, names, lambda function: self._assess(function, chosen, surroundings)
         )
-        named = _virtual_functions_of(assessed)
-        return Survey(tuple(each for each in assessed if each.address not in named))
+        assessed = [each for each in found if isinstance(each, Assessment)]
+        parts = [each for each in found if isinstance(each, VirtualFunction)]
+        return Survey(_with_parts(assessed, parts, lambda *of: self._elsewhere(*of, surroundings)))
+
+    def family_of(self, identity: Identity) -> Family | None:
+        """Return the family whose card a function of this identity is, ``None`` for others."""
+        kind = self.catalog.kind(identity)
+        return next((each for each in self.families if each.recognises(identity, kind)), None)
 
     def _is_candidate(self, identity: Identity) -> bool:
         return identity.pci_class.is_accelerator or self.catalog.is_candidate(identity)
 
-    def _with_extra_traits(
+    def _as_chosen(
         self, accelerator: Accelerator, deployables: tuple[Deployable, ...]
     ) -> tuple[Deployable, ...]:
-        extra = [
-            trait
-            for selector, traits in self.options.extra_traits
-            if selector.matches(accelerator.address, accelerator.identity)
-            for trait in traits
-        ]
-        if not extra:
+        """Return deployables with the traits and the resource class that the operator wants."""
+
+        def chosen(pairs: Iterable[tuple[Selector, T]]) -> Iterator[T]:
+            of_card = (accelerator.address, accelerator.identity)
+            return (value for selector, value in pairs if selector.matches(*of_card))
+
+        extra = [trait for traits in chosen(self.options.extra_traits) for trait in traits]
+        name = next(chosen(self.options.resource_classes), None)
+        if not extra and not name:
             return deployables
         return tuple(
-            each._replace(traits=tuple(dict.fromkeys((*each.traits, *extra))))
+            each._replace(
+                traits=tuple(dict.fromkeys((*each.traits, *extra))),
+                resource_class=name or each.resource_class,
+            )
             for each in deployables
         )
 
@@ -196,25 +225,137 @@ class Surveyor:
 
     def _assess(
         self, function: PciFunction, chosen: tuple[Family, ...], surroundings: Surroundings
-    ) -> Assessment | None:
+    ) -> "Outcome | None":
         if function.identity is None:
             assert function.failure is not None
             return Assessment(function, None, (unreadable(function, function.failure),))
-        family = _family(self.families, function.identity)
+        family = self.family_of(function.identity)
         if family not in chosen:
             family = None
         try:
+            if (address := function.physical_function) is not None:
+                return self._part(function, address, family, surroundings)
             function.fetch()
             if function.is_virtual:
+                # Its link to the physical function is still to come.
                 return None
             if family is None:
                 return Assessment(function, None, (bystander(function, surroundings),))
             accelerator = self._accelerator(function, family, surroundings)
-            deployables = self._with_extra_traits(accelerator, family.deployables(accelerator))
+            if family.is_divisible and function.virtual_functions:
+                return self._divided(accelerator, surroundings)
+            return self._whole(accelerator, surroundings)
         except ReadError as error:
             return Assessment(function, None, (unreadable(function, error),))
+
+    def _whole(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
+        """Return what is to be said of a card that one instance gets as it is."""
+        deployables = self._as_chosen(accelerator, accelerator.family.deployables(accelerator))
         findings, passed = self._examine(accelerator, surroundings)
-        return Assessment(function, accelerator, findings, passed, deployables)
+        return Assessment(accelerator.function, accelerator, findings, passed, deployables)
+
+    def _divided(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
+        """Return what is to be said of a card whose virtual functions instances get."""
+        function = accelerator.function
+        functions = surroundings.host.functions
+        enabled = function.virtual_functions
+        virtual, findings = [], []
+        for address in enabled:
+            each = functions.get(address)
+            wrong = disagreement(function, address, each)
+            if wrong or each is None:
+                findings.append(wrong)
+            else:
+                virtual.append(each)
+        return self._of_parts(
+            accelerator, [enabled_on(function, enabled), *findings], virtual, surroundings
+        )
+
+    def _of_parts(
+        self,
+        accelerator: Accelerator,
+        findings: list[Finding],
+        virtual: Sequence[PciFunction],
+        surroundings: Surroundings,
+    ) -> Assessment:
+        """Return the assessment of a card that is given away by its virtual functions."""
+        attachable = []
+        for function in sorted(virtual, key=lambda each: each.address):
+            said = self._examine_part(accelerator, function, surroundings)
+            findings.extend(said)
+            if not any(each.is_blocker for each in said):
+                attachable.append(function)
+        if attachable:
+            # What cannot be told of one might as well be so of all that instances hold.
+            findings = [
+                each._replace(is_partial=each.is_blocker and each.code is not UNREADABLE)
+                for each in findings
+            ]
+        of_card, passed = self._examine(accelerator, surroundings, is_divided=True)
+        accelerator = accelerator._replace(virtual_functions=tuple(attachable))
+        deployables = accelerator.family.deployables(accelerator) if attachable else ()
+        return Assessment(
+            accelerator.function,
+            accelerator,
+            tuple(dict.fromkeys((*of_card, *findings))),
+            passed,
+            self._as_chosen(accelerator, deployables),
+        )
+
+    def _examine_part(
+        self, accelerator: Accelerator, function: PciFunction, surroundings: Surroundings
+    ) -> tuple[Finding, ...]:
+        part = accelerator._replace(
+            function=function,
+            physical_function=accelerator.function,
+            companions=(),
+            virtual_functions=(),
+            inferred=None,
+        )
+        if function.identity is None:
+            return (unreadable(function, function.failure),)
+        return self._examine(part, surroundings)[0]
+
+    def _part(
+        self,
+        function: PciFunction,
+        address: PciAddress,
+        family: Family | None,
+        surroundings: Surroundings,
+    ) -> "Outcome":
+        """Return to which card a virtual function belongs, or why it can be to none."""
+        card = surroundings.host.functions.get(address)
+        if card is None or card.identity is None:
+            return VirtualFunction(function, address, family, is_orphan=True)
+        is_virtual = card.physical_function is not None
+        if is_virtual or card.identity.id.vendor != function.identity.id.vendor:
+            what = "a physical function" if is_virtual else "a function of the same vendor"
+            error = Malformed(function.path_of("physfn"), str(address), what)
+            return Assessment(function, None, (unreadable(function, error),))
+        return VirtualFunction(function, address, family)
+
+    def _elsewhere(
+        self, parts: Sequence["VirtualFunction"], surroundings: Surroundings
+    ) -> Assessment:
+        """Return the assessment of a card of which only virtual functions are to be seen."""
+        virtual = [each.function for each in parts]
+        first, family = virtual[0], parts[0].family
+        card = surroundings.host.functions.get(parts[0].of) or PciFunction(
+            surroundings.host.tree, str(parts[0].of), None
+        )
+        inferred = self.catalog.physical_function_of(first.identity)
+        try:
+            product = self.catalog.product(inferred, first.revision) if inferred else None
+        except ReadError as error:
+            return Assessment(card, None, (unreadable(first, error),))
+        if product is None or product.model is None or not family.is_divisible:
+            error = Unreadable(card.path, "the function is not there to say what card it is")
+            return Assessment(card, None, (unreadable(card, card.failure or error),))
+        vendor = self.catalog.vendor(inferred.id.vendor) or inferred.id.vendor
+        accelerator = Accelerator(
+            family, card, vendor, product, virtual_functions=tuple(virtual), inferred=inferred
+        )
+        return self._of_parts(accelerator, [], virtual, surroundings)
 
     def _accelerator(
         self, function: PciFunction, family: Family, surroundings: Surroundings
@@ -233,13 +374,14 @@ class Surveyor:
         )
 
     def _examine(
-        self, accelerator: Accelerator, surroundings: Surroundings
+        self, accelerator: Accelerator, surroundings: Surroundings, is_divided: bool = False
     ) -> tuple[tuple[Finding, ...], tuple[Passed, ...]]:
         findings: list[Finding] = []
         passed: list[Passed] = []
         for check in self.checks:
+            examine = check.examine_divided if is_divided else check.examine
             try:
-                for outcome in check.examine(accelerator, surroundings):
+                for outcome in examine(accelerator, surroundings):
                     (passed if isinstance(outcome, Passed) else findings).append(outcome)
             except ReadError as error:
                 findings.append(unreadable(accelerator.function, error))
@@ -261,7 +403,7 @@ class _Memory:
     def __init__(self) -> None:
         self._uevents: Mapping[str, object] = {}
         self._candidates: list[str] = []
-        self._conclusions: dict[str, tuple[Trace, Assessment]] = {}
+        self._conclusions: dict[str, tuple[Trace, Outcome]] = {}
 
     def candidates(self, functions: PciFunctions, wanted: Callable[[Identity], bool]) -> list[str]:
         """Return the names of the functions to look at, by address."""
@@ -271,8 +413,8 @@ class _Memory:
         return self._candidates
 
     def recall(
-        self, host: Host, names: list[str], assess: Callable[[PciFunction], Assessment | None]
-    ) -> list[Assessment]:
+        self, host: Host, names: list[str], assess: Callable[[PciFunction], Outcome | None]
+    ) -> list[Outcome]:
         """Return an assessment of each, made anew unless nothing that it rests on changed."""
         before, self._conclusions = self._conclusions, {}
         uevents = host.functions.uevents
@@ -286,7 +428,8 @@ class _Memory:
                     assessment = assess(function) if function is not None else None
             if assessment is not None:
                 assessed.append(assessment)
-                if assessment.reason is None and trace.is_lasting:
+                is_fine = isinstance(assessment, VirtualFunction) or assessment.reason is None
+                if is_fine and trace.is_lasting:
                     self._conclusions[name] = trace, assessment
         return assessed
 
@@ -299,10 +442,50 @@ def survey(host: Host, options: Options | None = None) -> Survey:
     return Surveyor(options).survey(host)
 
 
-def _virtual_functions_of(assessed: list[Assessment]) -> set[PciAddress]:
-    """Return the functions that a physical one names as its own, whatever they say."""
-    divided = (each for each in assessed if any(f.code is VFS_ENABLED for f in each.findings))
-    return {address for each in divided for address in each.function.virtual_functions}
+def _with_parts(
+    assessed: list[Assessment],
+    parts: list[VirtualFunction],
+    elsewhere: Callable[[Sequence[VirtualFunction]], Assessment],
+) -> tuple[Assessment, ...]:
+    """Return the assessments by address, each card with what its virtual functions say of it."""
+    cards = {each.address: each for each in assessed}
+    for address, of_card in _by_card(parts).items():
+        orphans = [each for each in of_card if each.is_orphan and each.family]
+        if orphans:
+            cards[address] = elsewhere(orphans)
+        elif address in cards:
+            cards[address] = _confronted(cards[address], of_card)
+    # A virtual function that cannot be identified is told of with its card.
+    named = {
+        address
+        for each in cards.values()
+        if any(finding.code is VFS_ENABLED for finding in each.findings)
+        for address in each.function.virtual_functions
+    }
+    kept = (each for each in cards.values() if each.address not in named)
+    return tuple(sorted(kept, key=lambda each: each.address))
+
+
+def _by_card(parts: Iterable[VirtualFunction]) -> dict[PciAddress, list[VirtualFunction]]:
+    cards: dict[PciAddress, list[VirtualFunction]] = {}
+    for each in parts:
+        cards.setdefault(each.of, []).append(each)
+    return cards
+
+
+def _confronted(assessment: Assessment, parts: Sequence[VirtualFunction]) -> Assessment:
+    """Return an assessment with the virtual functions that the card itself does not name."""
+    if assessment.accelerator is None:
+        return assessment
+    named = set(assessment.function.virtual_functions)
+    others = tuple(each.function.name for each in parts if each.function.address not in named)
+    if not others:
+        return assessment
+    finding = unnamed(assessment.function, others)
+    is_partial = bool(assessment.accelerator.virtual_functions)
+    return dataclasses.replace(
+        assessment, findings=(*assessment.findings, finding._replace(is_partial=is_partial))
+    )
 
 
 def _by_right(families: Iterable[Family], options: Options) -> tuple[Family, ...]:
@@ -312,7 +495,3 @@ def _by_right(families: Iterable[Family], options: Options) -> tuple[Family, ...
     """
     enabled = options.enabled_drivers
     return tuple(sorted(families, key=lambda each: bool(enabled) and each.driver not in enabled))
-
-
-def _family(families: tuple[Family, ...], identity: Identity) -> Family | None:
-    return next((family for family in families if family.recognises(identity)), None)

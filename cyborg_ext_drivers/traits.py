@@ -30,6 +30,7 @@ MOST_CHARACTERS = 255
 
 _OTHERS = re.compile("[^A-Z0-9]+")
 _CUSTOM = re.compile("CUSTOM_[A-Z0-9_]+")
+_RESOURCE_CLASS = re.compile("(FPGA|GPU|PGPU|VGPU|CUSTOM_[A-Z0-9_]+)")
 
 
 class InvalidTrait(ExtDriversError, ValueError):
@@ -70,6 +71,11 @@ def check(trait: str) -> str:
     if not _CUSTOM.fullmatch(trait) or len(trait) > MOST_CHARACTERS:
         raise InvalidTrait(trait)
     return trait
+
+
+def is_resource_class(name: str) -> bool:
+    """Return whether a device profile of Cyborg's can ask for a resource class."""
+    return bool(_RESOURCE_CLASS.fullmatch(name)) and len(name) <= MOST_CHARACTERS
 
 
 @functools.lru_cache(maxsize=4096)

@@ -53,6 +53,8 @@ class Product(NamedTuple):
     #: The maker's name for it, for people's eyes.
     name: str
     is_integrated: bool = False
+    #: Whether the id is one of virtual functions only.
+    is_virtual: bool = False
     architecture: str | None = None
     compute_capability: str | None = None
     memory_mib: int | None = None
@@ -170,6 +172,24 @@ class Catalog:
             decided = (product for product in known if not product.is_undecided)
             self._products[key] = next(decided, known[0] if known else None)
         return self._products[key]
+
+    def kind(self, identity: Identity) -> str | None:
+        """Return GPU, FPGA, AICHIP or NIC, ``None`` for an id that no file knows."""
+        product = self.product(identity)
+        return product.kind if product else None
+
+    def physical_function_of(self, identity: Identity) -> Identity | None:
+        """Return what the card of a virtual function is, ``None`` when the id does not tell.
+
+        The ids that it does not share with its physical function stand in ``pf_device``.
+        """
+        entries = (each for layer in self._layers for each in layer.entries(str(identity.id)))
+        entry = next(entries, None)
+        device = entry and entry.get("pf_device", identity.id.device)
+        if not isinstance(device, str):
+            # No such id, or several physical functions have it.
+            return None
+        return identity._replace(id=PciId(identity.id.vendor, device))
 
     def vendor(self, vendor_id: str) -> str | None:
         """Return a vendor's name as it stands in traits, ``None`` when not known."""
@@ -318,6 +338,7 @@ def _product(entry: dict, revision: str | None) -> Product:
         model=decided.get("model", entry.get("model")),
         name=decided.get("name", entry["name"]),
         is_integrated=entry.get("integrated", False),
+        is_virtual=entry.get("role") == "vf",
         architecture=entry.get("architecture"),
         compute_capability=entry.get("compute_capability"),
         memory_mib=entry.get("memory_mib"),

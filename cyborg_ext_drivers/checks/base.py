@@ -19,6 +19,7 @@ Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
 """
 
 import abc
+import functools
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
@@ -26,6 +27,7 @@ from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.findings import Code, Evidence, Finding, Passed, Severity
 from cyborg_ext_drivers.families.base import Accelerator, Family
 from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.host.identity import Identity
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
 
@@ -50,9 +52,22 @@ class Surroundings(NamedTuple):
     families: tuple[Family, ...]
 
     def is_accelerator(self, function: PciFunction) -> bool:
-        """Return whether a function is a card of any family."""
+        """Return whether a function is a card, or a part of one, of any family.
+
+        :raises ReadError: when that depends on the bridges above it, which cannot be read.
+        """
         identity = function.identity
-        return identity is not None and any(f.recognises(identity) for f in self.families)
+        if identity is None or not self.families_of(identity):
+            return False
+        above = functools.partial(self.host.functions.ids_above, function)
+        product = self.catalog.product(identity)
+        is_integrated = product is not None and product.is_integrated
+        return not is_integrated and not self.catalog.exclusion(identity, function.address, above)
+
+    def families_of(self, identity: Identity) -> tuple[Family, ...]:
+        """Return the families that know a card of this identity."""
+        kind = self.catalog.kind(identity)
+        return tuple(family for family in self.families if family.recognises(identity, kind))
 
 
 class Check(abc.ABC):
@@ -66,7 +81,21 @@ class Check(abc.ABC):
     def examine(
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
-        """Yield what is to be said of the accelerator.
+        """Yield what is to be said of a function that an instance would get.
+
+        That is the card itself, or each of its virtual functions: ``physical_function`` of the
+        accelerator is set then, and ``function`` is the virtual one.
 
         :raises ReadError: when the host does not say; the survey makes a finding of it.
         """
+
+    def examine_divided(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what is to be said of a card whose virtual functions are given away.
+
+        Whether each of them can be is not asked here.
+
+        :raises ReadError: when the host does not say; the survey makes a finding of it.
+        """
+        yield from ()

@@ -54,6 +54,8 @@ class Finding(NamedTuple):
     remedy: str
     #: The operator takes it upon himself ([ext_drivers] ignore_findings).
     is_ignored: bool = False
+    #: It blocks a function of the card only, and others are given away in its place.
+    is_partial: bool = False
 
     @property
     def severity(self) -> Severity:
@@ -63,7 +65,8 @@ class Finding(NamedTuple):
     @property
     def is_blocker(self) -> bool:
         """Whether it keeps the accelerator from being reported."""
-        return self.code.severity is Severity.BLOCKER and not self.is_ignored
+        is_set_aside = self.is_ignored or self.is_partial
+        return self.code.severity is Severity.BLOCKER and not is_set_aside
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}. {self.remedy}"

@@ -94,14 +94,21 @@ class HardwareCheck(Check):
     ) -> Iterator[Finding | Passed]:
         """Yield what is wrong with the hardware."""
         function = accelerator.function
-        yield _power(function)
-        yield _life(function)
+        yield from self.examine_divided(accelerator, surroundings)
         yield _width(function)
         yield _regions(function)
         yield _reset(function)
         yield denylisted(function, surroundings) or Passed(
-            VFIO_DENYLISTED, ((function.path_of("device"), accelerator.identity.id),)
+            VFIO_DENYLISTED, ((function.path_of("device"), function.identity.id),)
         )
+
+    def examine_divided(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield whether it is dead; its virtual functions are then dead as well."""
+        if not accelerator.inferred:
+            yield _power(accelerator.function)
+            yield _life(accelerator.function)
 
 
 def denylisted(function: PciFunction, surroundings: Surroundings) -> Finding | None:

@@ -79,8 +79,23 @@ class IdentityCheck(Check):
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
         """Yield what is to be said of the device's identity."""
+        if accelerator.physical_function is None:
+            yield from self._examine_card(accelerator, surroundings)
+        yield _console(accelerator)
+
+    def examine_divided(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what its identity is; virtual functions of an integrated one can be given away."""
+        for outcome in self._examine_card(accelerator, surroundings):
+            if outcome.code is not INTEGRATED_GPU:
+                yield outcome
+
+    def _examine_card(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
         function = accelerator.function
-        rule = _exclusion(function, surroundings)
+        rule = None if accelerator.inferred else _exclusion(function, surroundings)
         if rule is not None:
             yield _EXCLUSIONS[rule.code].finding(
                 function.address,
@@ -96,7 +111,6 @@ class IdentityCheck(Check):
             )
         elif accelerator.model is None:
             yield _unknown(accelerator, surroundings)
-        yield _console(accelerator)
 
 
 def bystander(function: PciFunction, surroundings: Surroundings) -> Finding:
@@ -142,7 +156,7 @@ def _unknown(accelerator: Accelerator, surroundings: Surroundings) -> Finding:
     known = accelerator.product
     message = (
         f"The id {identity.id} stands for {known.name}; the subsystem {identity.subsystem} and "
-        f"revision {function.revision} do not decide it"
+        f"revision {accelerator.revision} do not decide it"
         if known
         else f"The catalogue has no entry for {identity.id}"
     )

@@ -98,6 +98,24 @@ class OwnershipCheck(Check):
             # Whoever else has it, it is not offered twice.
             return
         yield _claimed(accelerator, options)
+        if accelerator.physical_function is None:
+            yield from self._examine_card(accelerator, surroundings)
+
+    def examine_divided(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield who else has a say in the card; what is its virtual functions' is asked of them."""
+        excluding = _matching_selector(accelerator, surroundings.options.exclude)
+        if excluding:
+            yield _excluded(accelerator, excluding)
+            return
+        yield _claimed(accelerator, surroundings.options)
+        yield from self._examine_card(accelerator, surroundings)
+
+    def _examine_card(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        options = surroundings.options
         if options.enabled_drivers is not None:
             yield _enabled(accelerator, options.enabled_drivers)
             yield from _in_tree(accelerator, options)
@@ -105,25 +123,43 @@ class OwnershipCheck(Check):
 
 
 def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
-    def is_in(selectors: tuple[Selector, ...]) -> Selector | None:
-        matching = (s for s in selectors if s.matches(accelerator.address, accelerator.identity))
-        return next(matching, None)
-
-    excluding = is_in(options.exclude)
+    excluding = _matching_selector(accelerator, options.exclude)
     if excluding:
-        message, evidence = "It is excluded", ("[ext_drivers] exclude", excluding)
-    elif options.include and not is_in(options.include):
-        message = "It is not among what is included"
-        evidence = ("[ext_drivers] include", ",".join(map(str, options.include)))
-    elif options.vfio_only and not accelerator.function.is_on_vfio:
+        return _excluded(accelerator, excluding)
+    if options.include and not _is_included(accelerator, options.include):
+        text = ",".join(map(str, options.include))
+        return _left_out(accelerator, "It is not among what is included", "include", text)
+    if options.vfio_only and not accelerator.function.is_on_vfio:
         return _not_set_aside(accelerator)
-    else:
-        return Passed(EXCLUDED_BY_CONFIG, (("[ext_drivers]", "include, exclude, vfio_only"),))
+    return Passed(EXCLUDED_BY_CONFIG, (("[ext_drivers]", "include, exclude, vfio_only"),))
+
+
+def _is_included(accelerator: Accelerator, include: tuple[Selector, ...]) -> bool:
+    """Return whether a function is included, or the card of which it is a virtual function."""
+    card = accelerator.physical_function
+    is_card_in = card is not None and card.identity is not None
+    return bool(_matching_selector(accelerator, include)) or (
+        is_card_in and any(each.matches(card.address, card.identity) for each in include)
+    )
+
+
+def _matching_selector(
+    accelerator: Accelerator, selectors: tuple[Selector, ...]
+) -> Selector | None:
+    matching = (s for s in selectors if s.matches(accelerator.address, accelerator.identity))
+    return next(matching, None)
+
+
+def _excluded(accelerator: Accelerator, selector: Selector) -> Finding:
+    return _left_out(accelerator, "It is excluded", "exclude", selector)
+
+
+def _left_out(accelerator: Accelerator, message: str, option: str, value: object) -> Finding:
     return EXCLUDED_BY_CONFIG.finding(
         accelerator.address,
         f"{message} by the options",
-        evidence,
-        remedy=f"Change {evidence[0]} in cyborg.conf and restart cyborg-agent to offer it",
+        (f"[ext_drivers] {option}", value),
+        remedy=f"Change [ext_drivers] {option} in cyborg.conf and restart cyborg-agent to offer it",
     )
 
 
@@ -166,9 +202,8 @@ def _contested(
 ) -> Finding | Passed:
     evidence = ("cyborg.conf [agent] enabled_drivers", ",".join(enabled) or "empty")
     mine = accelerator.family
-    for family in surroundings.families:
-        is_other = family is not mine and family.driver in enabled
-        if is_other and family.recognises(accelerator.identity):
+    for family in surroundings.families_of(accelerator.identity):
+        if family is not mine and family.driver in enabled:
             return CLAIMED_BY_TWO_DRIVERS.finding(
                 accelerator.address,
                 f"{family.driver} is for it as well; {mine.driver} reports it",

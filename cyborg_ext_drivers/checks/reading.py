@@ -67,6 +67,16 @@ class ReadingCheck(Check):
         _ = function.revision, function.numa_node
         yield Passed(UNREADABLE, ((function.path, "all that was read"),))
 
+    def examine_divided(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what of the physical function cannot be read, unless it is elsewhere.
+
+        :raises ReadError: with the first attribute that cannot be read.
+        """
+        if not accelerator.inferred:
+            yield from self.examine(accelerator, surroundings)
+
 
 def unreadable(function: PciFunction, error: ReadError) -> Finding:
     """Return the finding for something about a function that cannot be read."""

@@ -10,20 +10,55 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether SR-IOV, or a driver that the operator put there, keeps the card."""
+"""What SR-IOV does to a card, and drivers that keep a function for themselves.
+
+A card is one device whose control path is the physical function.  With virtual functions enabled
+they are what instances get, each for itself, and the physical function is not.
+"""
 
 from collections.abc import Iterator
 
+from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.families.base import Accelerator
+from cyborg_ext_drivers.host.pci import PciFunction
 
 VFS_ENABLED = Code(
     "vfs-enabled",
     Severity.BLOCKER,
     "Virtual functions are enabled on the card",
     "vfio-pci refuses a physical function that has virtual functions "
-    "(drivers/vfio/pci/vfio_pci_core.c), so the card cannot be given away whole.",
+    "(drivers/vfio/pci/vfio_pci_core.c), so the card cannot be given away whole. Those of its "
+    "virtual functions that can be attached are given away instead, if there are any.",
     "Disable the virtual functions (write 0 to sriov_numvfs) to offer the whole card",
+)
+VF_COUNT_MISMATCH = Code(
+    "vf-count-mismatch",
+    Severity.BLOCKER,
+    "The card and its virtual functions do not agree",
+    "A physical function names its virtual functions (virtfnN) and each of them names it (physfn). "
+    "Where only one side says so, or there are more than the card can have, they are being made "
+    "or taken away, or something is wrong; what is not certain is not given away.",
+    "Wait for the driver of the physical function to finish, then disable the virtual functions "
+    "and enable them again",
+)
+VFS_EXPECTED = Code(
+    "vfs-expected",
+    Severity.BLOCKER,
+    "The card should have virtual functions and has none",
+    "vfs_expected in [ext_drivers] of cyborg.conf says that this card is to be divided, so it is "
+    "not given away whole while there are no virtual functions, as after a boot.",
+    "Enable its virtual functions, or take the card out of vfs_expected",
+)
+OWNED_BY_HOST_DRIVER = Code(
+    "owned-by-host-driver",
+    Severity.BLOCKER,
+    "A virtualisation driver of the host owns the physical function",
+    "A driver such as gim makes virtual functions of the card and serves them for as long as "
+    "instances use them. It does not let go of the physical function, with virtual functions or "
+    "without.",
+    "Enable virtual functions through that driver to offer them, or unload it to offer the card "
+    "whole",
 )
 SET_ASIDE = Code(
     "set-aside",
@@ -34,35 +69,111 @@ SET_ASIDE = Code(
 )
 
 _ASIDE_DRIVERS = frozenset(("pci-stub", "pci-pf-stub", "pciback"))
+# amd/MxGPU-Virtualization, gim_drv.c.
+_HOST_DRIVERS = frozenset(("gim",))
 
 
 class SriovCheck(Check):
-    """No virtual functions enabled, not set aside."""
+    """No virtual functions on what is given away whole; nobody's but the instance's."""
 
-    codes = (VFS_ENABLED, SET_ASIDE)
+    codes = (VFS_ENABLED, VF_COUNT_MISMATCH, VFS_EXPECTED, OWNED_BY_HOST_DRIVER, SET_ASIDE)
     precedence = 40
 
     def examine(
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
-        """Yield what keeps the physical function."""
+        """Yield what keeps the function from being given away."""
         function = accelerator.function
-        enabled = function.virtual_functions
-        path = function.path_of("virtfn0")
-        if enabled:
-            yield VFS_ENABLED.finding(
+        if accelerator.physical_function is None:
+            yield _undivided(accelerator, surroundings)
+        if function.driver in _HOST_DRIVERS:
+            yield OWNED_BY_HOST_DRIVER.finding(
                 function.address,
-                f"{len(enabled)} virtual function{'s are' if len(enabled) > 1 else ' is'} enabled "
-                "on it",
-                (path, enabled[0]),
-                remedy=f"echo 0 > {function.path_of('sriov_numvfs')} disables them, if "
-                "nothing uses them, and offers the whole card",
+                f"The host's virtualisation driver {function.driver} owns it",
+                (function.path_of("driver"), function.driver),
             )
-        else:
-            yield Passed(VFS_ENABLED, ((path, "absent"),))
         if function.driver in _ASIDE_DRIVERS:
             yield SET_ASIDE.finding(
                 function.address,
                 f"It is bound to {function.driver}, which keeps it from being used",
                 (function.path_of("driver"), function.driver),
             )
+
+    def examine_divided(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield whether there are more virtual functions than the card can have."""
+        if accelerator.inferred:
+            return
+        function = accelerator.function
+        most, enabled = function.total_virtual_functions, function.virtual_functions
+        path = function.path_of("sriov_totalvfs")
+        if most is not None and len(enabled) > most:
+            yield VF_COUNT_MISMATCH.finding(
+                function.address,
+                f"It has {len(enabled)} virtual functions, of {most}",
+                (path, most),
+            )
+        else:
+            yield Passed(VF_COUNT_MISMATCH, ((path, "absent" if most is None else most),))
+
+
+def enabled_on(function: PciFunction, addresses: tuple[PciAddress, ...]) -> Finding:
+    """Return the finding for a physical function that cannot be given away itself."""
+    are = "s are" if len(addresses) > 1 else " is"
+    return VFS_ENABLED.finding(
+        function.address,
+        f"{len(addresses)} virtual function{are} enabled on it",
+        (function.path_of("virtfn0"), addresses[0]),
+        remedy=f"echo 0 > {function.path_of('sriov_numvfs')} disables them, if nothing uses them, "
+        "and offers the whole card",
+    )
+
+
+def disagreement(
+    function: PciFunction, address: PciAddress, virtual: PciFunction | None
+) -> Finding | None:
+    """Return what is wrong with a virtual function that a physical one names.
+
+    :raises ReadError: when it cannot be told.
+    """
+    if virtual is None:
+        says, value = "is not on the bus", "absent"
+    elif virtual.physical_function != function.address:
+        says, value = "does not say so itself", virtual.physical_function or "absent"
+    elif virtual.identity and virtual.identity.id.vendor != function.identity.id.vendor:
+        says, value = "is of another vendor", virtual.identity.id
+    else:
+        return None
+    return VF_COUNT_MISMATCH.finding(
+        address,
+        f"{function} names it as its virtual function, and it {says}",
+        (f"{function.path.removesuffix(function.name)}{address}/physfn", value),
+    )
+
+
+def unnamed(function: PciFunction, names: tuple[str, ...]) -> Finding:
+    """Return the finding for virtual functions that name a card which does not name them."""
+    return VF_COUNT_MISMATCH.finding(
+        function.address,
+        f"{', '.join(names[:4])}{' and others' if len(names) > 4 else ''} "
+        "would be virtual functions of it, and it names none such",
+        (function.path_of("virtfn*"), "absent"),
+    )
+
+
+def _undivided(accelerator: Accelerator, surroundings: Surroundings) -> Finding | Passed:
+    function = accelerator.function
+    enabled = function.virtual_functions
+    if enabled:
+        return enabled_on(function, enabled)
+    path = function.path_of("virtfn0")
+    for selector in surroundings.options.vfs_expected:
+        if selector.matches(function.address, accelerator.identity):
+            return VFS_EXPECTED.finding(
+                function.address,
+                "It is to be divided, and has no virtual functions",
+                ("[ext_drivers] vfs_expected", selector),
+                (path, "absent"),
+            )
+    return Passed(VFS_ENABLED, ((path, "absent"),))

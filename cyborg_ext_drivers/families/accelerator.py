@@ -51,6 +51,12 @@ class Accelerator(NamedTuple):
     product: Product | None
     #: Other functions in the card's slot: audio, USB, UCSI.
     companions: tuple[PciFunction, ...] = ()
+    #: The virtual functions that are given away in the place of the whole card, by address.
+    virtual_functions: tuple[PciFunction, ...] = ()
+    #: The physical function, where this is one virtual function of a card and nothing more.
+    physical_function: PciFunction | None = None
+    #: What the card is, where its managing function is not there to say so.
+    inferred: Identity | None = None
 
     @property
     def address(self) -> PciAddress:
@@ -60,8 +66,23 @@ class Accelerator(NamedTuple):
     @property
     def identity(self) -> Identity:
         """What the managing function is."""
-        assert self.function.identity is not None
-        return self.function.identity
+        identity = self.inferred or self.function.identity
+        assert identity is not None
+        return identity
+
+    @property
+    def revision(self) -> str | None:
+        """The PCI revision of the card, which its virtual functions share.
+
+        :raises ReadError: when it cannot be read.
+        """
+        return (self.virtual_functions[0] if self.inferred else self.function).revision
+
+    @property
+    def is_given_in_parts(self) -> bool:
+        """Whether an instance gets a virtual function; a guest may see one by itself."""
+        is_virtual = self.product is not None and self.product.is_virtual
+        return bool(self.virtual_functions) or is_virtual
 
     @property
     def model(self) -> str | None:

@@ -14,9 +14,9 @@
 
 A family is one file.  It says which PCI functions are its cards (:meth:`Family.recognises`)
 and what of a card can be scheduled (:meth:`Family.deployables`); the default is the whole
-card.  It opens no file: what it needs of the host is an attribute of
-:class:`~cyborg_ext_drivers.host.pci.PciFunction`.  Families register under the entry point
-``cyborg_ext_drivers.family``.
+card, or its virtual functions where the operator has enabled some.  It opens no file: what it
+needs of the host is an attribute of :class:`~cyborg_ext_drivers.host.pci.PciFunction`.
+Families register under the entry point ``cyborg_ext_drivers.family``.
 
 Next stop: :mod:`cyborg_ext_drivers.families.nvidia`.
 """
@@ -42,10 +42,18 @@ class Family(abc.ABC):
     kind: ClassVar[str]
     #: The resource class of a whole card.
     resource_class: ClassVar[str]
+    #: The resource class of virtual functions; ``None`` when it is that of a whole card.
+    virtual_function_class: ClassVar[str | None] = None
+    #: Whether a virtual function is of use to an instance as it is.
+    is_divisible: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def recognises(self, identity: Identity) -> bool:
-        """Return whether a function of this identity is a card of this family."""
+    def recognises(self, identity: Identity, kind: str | None) -> bool:
+        """Return whether a function of this identity is a card of this family.
+
+        :param kind: what the catalogue says that it is: GPU, FPGA, AICHIP or NIC; ``None`` for
+            an id that it does not know.
+        """
 
     def in_tree_drivers(self, identity: Identity) -> tuple[str, ...]:
         """Return the drivers of Cyborg itself that would report such a card."""
@@ -56,7 +64,7 @@ class Family(abc.ABC):
         return ()
 
     def deployables(self, accelerator: Accelerator) -> tuple[Deployable, ...]:
-        """Return what of the card is scheduled; the default is the whole card, once.
+        """Return what of the card is scheduled: the whole card once, or its virtual functions.
 
         :raises ReadError: when the host does not say how the card is divided.
         """
@@ -68,5 +76,7 @@ class Family(abc.ABC):
             accelerator.model,
             older=self.older_traits(identity),
         )
-        handle = AttachHandle(accelerator.address)
-        return (Deployable(accelerator.address, self.resource_class, named, (handle,)),)
+        given = accelerator.virtual_functions or (accelerator.function,)
+        handles = tuple(AttachHandle(function.address) for function in given)
+        name = self.virtual_function_class if accelerator.is_given_in_parts else None
+        return (Deployable(accelerator.address, name or self.resource_class, named, handles),)

@@ -31,8 +31,11 @@ class NvidiaFamily(Family):
     driver = "ext_nvidia_gpu_driver"
     kind = "GPU"
     resource_class = "PGPU"
+    virtual_function_class = "VGPU"
+    # Without a type of vGPU they are of no use, and with one Nova would take them away from it.
+    is_divisible = False
 
-    def recognises(self, identity: Identity) -> bool:
+    def recognises(self, identity: Identity, kind: str | None) -> bool:
         """Return whether it is a display controller of NVIDIA's."""
         return identity.id.vendor == "10de" and identity.pci_class.is_display
 

@@ -22,7 +22,6 @@ API reference.
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterator
 
 from cyborg_ext_drivers import traits as trait_grammar
@@ -32,7 +31,6 @@ DEVICE_TYPES = ("GPU", "FPGA", "AICHIP", "QAT", "NIC", "SSD")
 _MOST_TEXT = 255
 _MOST_DRIVER_NAME = 100
 _MOST_PROVIDER_NAME = 200
-_RESOURCE_CLASS = re.compile("(FPGA|GPU|PGPU|VGPU|CUSTOM_[A-Z0-9_]+)")
 # What lspci calls the classes; in-tree drivers put these words into std_board_info.
 _CONTROLLERS = {
     "0300": "VGA compatible controller",
@@ -116,7 +114,7 @@ def _standard_information(accelerator: Accelerator) -> dict[str, str | None]:
         "controller": _CONTROLLERS.get(identity.pci_class.base_and_sub),
         "class": str(identity.pci_class),
         "subsystem_id": str(identity.subsystem) if identity.subsystem else None,
-        "revision": accelerator.function.revision,
+        "revision": accelerator.revision,
     }
 
 
@@ -173,7 +171,7 @@ def _attribute_violations(deployable: DeployableReport) -> Iterator[str]:
         yield f"{deployable.name} has no resource class, or an attribute twice"
     for key, value in deployable.attributes:
         if key == "rc":
-            if not _RESOURCE_CLASS.fullmatch(value) or len(value) > _MOST_TEXT:
+            if not trait_grammar.is_resource_class(value):
                 yield f"no device profile can name the resource class {value!r}"
         elif key != f"trait_{value}":
             yield f"the attribute {key!r} is neither rc nor trait_{value}"

@@ -50,8 +50,7 @@ class EnabledNeighbours:
             family.name
             for name in names
             if (function := self._host.functions.get(name)) and function.identity
-            for family in self._families
-            if family.recognises(function.identity)
+            if (family := self._surveyor.family_of(function.identity)) in self._families
         }
         if not concerned:
             return set()

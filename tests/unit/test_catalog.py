@@ -164,6 +164,7 @@ def test_what_an_entry_says_of_a_card(load_catalog):
         None,
         "X",
         is_integrated=True,
+        is_virtual=True,
         architecture="a",
         compute_capability="7.5",
         memory_mib=8192,

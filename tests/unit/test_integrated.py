@@ -29,7 +29,7 @@ class RadeonFamily(Family):
 
     name, driver, kind, resource_class = "radeon", "radeon_driver", "GPU", "PGPU"
 
-    def recognises(self, identity):
+    def recognises(self, identity, kind):
         return identity.id.vendor == "1002" and identity.pci_class.is_display
 
 

@@ -35,7 +35,7 @@ class NpuFamily(Family):
 
     name, driver, kind, resource_class = "npu", "npu_driver", "AICHIP", "CUSTOM_AICHIP"
 
-    def recognises(self, identity):
+    def recognises(self, identity, kind):
         return str(identity.id) == "8086:ad1d"
 
 
