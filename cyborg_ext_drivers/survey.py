@@ -29,7 +29,7 @@ from cyborg_ext_drivers import checks as checks_room
 from cyborg_ext_drivers import families as families_room
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Catalog
-from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
+from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
 from cyborg_ext_drivers.checks.reading import HELD, UNREADABLE, unreadable
 from cyborg_ext_drivers.checks.sriov import VFS_ENABLED, disagreement, enabled_on, unnamed
@@ -286,11 +286,7 @@ class Surveyor:
             if not any(each.is_blocker for each in said):
                 attachable.append(function)
         if attachable:
-            # What cannot be told of one might as well be so of all that instances hold.
-            findings = [
-                each._replace(is_partial=each.is_blocker and each.code is not UNREADABLE)
-                for each in findings
-            ]
+            findings = [_of_part(each) for each in findings]
         of_card, passed = self._examine(accelerator, surroundings, is_divided=True)
         accelerator = accelerator._replace(virtual_functions=tuple(attachable))
         deployables = accelerator.family.deployables(accelerator) if attachable else ()
@@ -460,10 +456,21 @@ def _with_parts(
         address
         for each in cards.values()
         if any(finding.code is VFS_ENABLED for finding in each.findings)
-        for address in each.function.virtual_functions
+        for address in _virtual_functions(each)
     }
     kept = (each for each in cards.values() if each.address not in named)
     return tuple(sorted(kept, key=lambda each: each.address))
+
+
+def _virtual_functions(assessment: Assessment) -> tuple[PciAddress, ...]:
+    try:
+        return assessment.function.virtual_functions
+    except ReadError:
+        return ()
+
+
+def _is_unreadable(assessment: Assessment) -> bool:
+    return any(finding.code is UNREADABLE for finding in assessment.findings)
 
 
 def _by_card(parts: Iterable[VirtualFunction]) -> dict[PciAddress, list[VirtualFunction]]:
@@ -475,17 +482,28 @@ def _by_card(parts: Iterable[VirtualFunction]) -> dict[PciAddress, list[VirtualF
 
 def _confronted(assessment: Assessment, parts: Sequence[VirtualFunction]) -> Assessment:
     """Return an assessment with the virtual functions that the card itself does not name."""
-    if assessment.accelerator is None:
+    if assessment.accelerator is None or _is_unreadable(assessment):
+        # What cannot be told already keeps it from being reported anew.
         return assessment
-    named = set(assessment.function.virtual_functions)
+    named = set(_virtual_functions(assessment))
     others = tuple(each.function.name for each in parts if each.function.address not in named)
     if not others:
         return assessment
     finding = unnamed(assessment.function, others)
-    is_partial = bool(assessment.accelerator.virtual_functions)
-    return dataclasses.replace(
-        assessment, findings=(*assessment.findings, finding._replace(is_partial=is_partial))
-    )
+    if assessment.accelerator.virtual_functions:
+        finding = _of_part(finding)
+    return dataclasses.replace(assessment, findings=(*assessment.findings, finding))
+
+
+def _of_part(finding: Finding) -> Finding:
+    """Return a finding of one function of a card of which others are given away.
+
+    What cannot be read of one might as well keep one that an instance holds from the report.
+    """
+    if not finding.is_blocker or finding.code is UNREADABLE:
+        return finding
+    is_expected = finding.code is VFS_ENABLED
+    return finding._replace(lowered=Severity.INFO if is_expected else Severity.WARNING)
 
 
 def _by_right(families: Iterable[Family], options: Options) -> tuple[Family, ...]:

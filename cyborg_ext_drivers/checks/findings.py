@@ -54,19 +54,19 @@ class Finding(NamedTuple):
     remedy: str
     #: The operator takes it upon himself ([ext_drivers] ignore_findings).
     is_ignored: bool = False
-    #: It blocks a function of the card only, and others are given away in its place.
-    is_partial: bool = False
+    #: What it does where that is less than its kind: it blocks a function of the card, say, and
+    #: others are given away in its place.
+    lowered: Severity | None = None
 
     @property
     def severity(self) -> Severity:
         """What it does to the accelerator."""
-        return self.code.severity
+        return self.lowered or self.code.severity
 
     @property
     def is_blocker(self) -> bool:
         """Whether it keeps the accelerator from being reported."""
-        is_set_aside = self.is_ignored or self.is_partial
-        return self.code.severity is Severity.BLOCKER and not is_set_aside
+        return self.severity is Severity.BLOCKER and not self.is_ignored
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}. {self.remedy}"
