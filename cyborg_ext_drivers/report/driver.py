@@ -22,8 +22,7 @@ from oslo_log import log
 from cyborg_ext_drivers import conf
 from cyborg_ext_drivers.errors import ConfigurationFileError
 from cyborg_ext_drivers.families.base import Family
-from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.report import adapter
+from cyborg_ext_drivers.report import adapter, look
 from cyborg_ext_drivers.report.contract import DeviceReport
 from cyborg_ext_drivers.report.journal import Journal
 from cyborg_ext_drivers.report.ledger import Decision, Ledger
@@ -58,7 +57,7 @@ class ExtDriver(GenericDriver):
         # Whatever the options say: who runs this has loaded it.
         enabled = (*(options.enabled_drivers or ()), self.family.driver)
         self._surveyor = Surveyor(dataclasses.replace(options, enabled_drivers=enabled))
-        self._host = Host(self._surveyor.options.host_root)
+        self._look = look.at(self._surveyor.options.host_root)
         self._devices: dict[str, tuple[DeviceReport, object]] = {}
         for fault in self._surveyor.catalog.faults:
             LOG.error("A catalogue file is left out: %s", fault)
@@ -73,11 +72,11 @@ class ExtDriver(GenericDriver):
             list would make the conductor delete every device of the host.
         :raises StateError: when what was reported before cannot be read at the moment.
         """
-        host = self._host.again()
-        survey = self._surveyor.survey(host, only=(self.family.name,))
-        hostname = self._ledger.hostname
-        neighbours = EnabledNeighbours(self._surveyor, self.family, hostname, host)
-        decisions = self._ledger.settle(survey, host, neighbours)
+        with self._look.host(self) as host:
+            survey = self._surveyor.survey(host, only=(self.family.name,))
+            hostname = self._ledger.hostname
+            neighbours = EnabledNeighbours(self._surveyor, self.family, hostname, host)
+            decisions = self._ledger.settle(survey, host, neighbours)
         self._state.save(self._ledger.entries)
         self._journal.write(decisions)
         self._devices = {
