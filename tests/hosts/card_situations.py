@@ -96,6 +96,56 @@ CARD_SITUATIONS = [
         says="echo 0 > /sys/bus/pci/devices/0000:08:00.0/sriov_numvfs",
         remedy=lambda site: site.fake.disable_virtual_functions("0000:08:00.0"),
     ),
+    Situation(
+        code="owned-by-host-driver",
+        host="gim-without-virtual-functions",
+        address="0000:05:00.0",
+        says="Enable virtual functions through that driver",
+        remedy=lambda site: site.fake.enable_virtual_functions("0000:05:00.0", 2, device="74b5"),
+    ),
+    Situation(
+        code="owned-by-host-driver",
+        host="gim-without-virtual-functions",
+        address="0000:05:00.0",
+        says="or unload it to offer the card whole",
+        remedy=lambda site: site.fake.unbind("0000:05:00.0"),
+    ),
+    Situation(
+        code="vf-count-mismatch",
+        host="mi355x-divided-by-gim",
+        address="0000:05:00.0",
+        # The driver is just making them: the card does not name its first one yet.
+        prepare=lambda site: site.fake.remove_attribute("0000:05:00.0", "virtfn0"),
+        says="disable the virtual functions and enable them again",
+        remedy=lambda site: site.enable_again("0000:05:00.0", 1, device="75b3"),
+    ),
+    Situation(
+        code="vf-count-mismatch",
+        host="mi355x-divided-by-gim",
+        address="0000:05:00.0",
+        prepare=lambda site: site.fake.set_attribute("0000:05:00.0", "sriov_totalvfs", "0"),
+        says="disable the virtual functions and enable them again",
+        remedy=lambda site: site.enable_again("0000:05:00.0", 1, device="75b3"),
+    ),
+    Situation(
+        code="vfs-expected",
+        host="gim-without-virtual-functions",
+        address="0000:26:00.0",
+        prepare=lambda site: site.configure("[ext_drivers]", "vfs_expected = 1002:74a1"),
+        says="Enable its virtual functions",
+        remedy=lambda site: (
+            site.fake.bind("0000:26:00.0", "gim"),
+            site.fake.enable_virtual_functions("0000:26:00.0", 8, device="74b5"),
+        ),
+    ),
+    Situation(
+        code="vfs-expected",
+        host="gim-without-virtual-functions",
+        address="0000:26:00.0",
+        prepare=lambda site: site.configure("[ext_drivers]", "vfs_expected = 26:00.0"),
+        says="take the card out of vfs_expected",
+        remedy=lambda site: site.configure("[ext_drivers]", "vfs_expected = 05:00.0"),
+    ),
     *(
         Situation(
             code="set-aside",

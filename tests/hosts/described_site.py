@@ -83,6 +83,23 @@ class Site:
         self.fake.set_command_line(command_line)
         self.fake.set_iommu(iommu)
 
+    def enable_again(self, address: str, count: int, device: str) -> None:
+        """Disable a card's virtual functions and enable them again; it says what is so then."""
+        card = next(f for f in self.fake.description.functions if str(f.address) == address)
+        self.fake.remove_function(address)
+        self.fake.add_function(
+            address,
+            vendor=card.vendor,
+            device=card.device,
+            class_=card.class_,
+            subsystem=card.subsystem,
+            driver=card.driver,
+            iommu_group=card.iommu_group,
+            parent=str(card.parent),
+            sriov_totalvfs=card.sriov_totalvfs,
+        )
+        self.fake.enable_virtual_functions(address, count, device=device)
+
     def move(self, address: str, to: str) -> None:
         """Take a function out and put it in somewhere else."""
         function = next(f for f in self.fake.description.functions if str(f.address) == address)
