@@ -10,11 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a PCI id means: the project's own data and the operator's additions.
+"""What a PCI id means: the project's own data, other packages' and the operator's additions.
 
-The package's files lie beside this module; the operator's in ``catalog_dir`` (default
-``/etc/cyborg/ext_catalog.d``).  Theirs win.  A file of theirs that breaks the schema is
-left out as a whole, with an error that names it, and costs nothing but itself.
+The package's files lie beside this module; those of other packages in the directories that
+their entry points ``cyborg_ext_drivers.catalog`` name; the operator's in ``catalog_dir``
+(default ``/etc/cyborg/ext_catalog.d``).  The operator's win over all, other packages' over
+ours.  A file that is not ours and breaks the schema is left out as a whole, with an error that
+names it, and costs nothing but itself.
 
 Lookup: an entry with a matching subsystem wins over one without.  An id that has
 entries with subsystems only, none of them matching, is a known id but an unknown product.
@@ -26,10 +28,11 @@ Next stop: :mod:`cyborg_ext_drivers.families.base`.
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.catalog import _installed
 from cyborg_ext_drivers.errors import CatalogError
 from cyborg_ext_drivers.host.identity import Identity, PciId
 from cyborg_ext_drivers.host.text import UnusableFile, read_text
@@ -153,11 +156,11 @@ class PackagedLayer(Layer):
 
 
 class Catalog:
-    """All catalogue files of a host, the operator's before the package's."""
+    """All catalogue files of a host: the operator's, then other packages', then our own."""
 
     def __init__(self, layers: Iterable[Layer], faults: Iterable[CatalogError] = ()):
         self._layers = tuple(layers)
-        #: The operator's files that were left out, and why.
+        #: The files that were left out, and why; none of them is our own.
         self.faults = tuple(faults)
         self._products: dict[tuple[Identity, str | None], Product | None] = {}
         self._exclusions: dict[Identity, tuple[Rule, ...]] = {}
@@ -238,19 +241,16 @@ class Catalog:
 
 
 def load(directory: str | os.PathLike | None = None) -> Catalog:
-    """Return the package's catalogue with the operator's files from *directory* on top.
+    """Return the package's catalogue below other packages' and the operator's from *directory*.
 
-    Files are taken in the order of their names; a later one wins.
+    Other packages are taken in the order of their entry points' names, files in the order of
+    theirs; a later one wins.
     """
     bundled = packaged()
-    layers: list[Layer] = []
     faults: list[CatalogError] = []
-    for path in _files_of(directory, faults):
-        try:
-            layers.insert(0, _checked(path, bundled))
-        except CatalogError as error:
-            faults.append(error)
-    return Catalog([*layers, *bundled], faults)
+    others = _layers(_files_of_others(faults), bundled, faults)
+    below = [*others, *bundled]
+    return Catalog([*_layers(_files_of(directory, faults), below, faults), *below], faults)
 
 
 def packaged() -> list[Layer]:
@@ -260,13 +260,26 @@ def packaged() -> list[Layer]:
     return [PackagedLayer(name, _text_of(os.path.join(folder, name))) for name in names]
 
 
-def _checked(path: str, bundled: Iterable[Layer]) -> Layer:
-    """Return an operator's file as a layer, checked against the schema and our own files."""
+def _layers(
+    paths: Iterable[str], below: Sequence[Layer], faults: list[CatalogError]
+) -> list[Layer]:
+    """Return the files that are right, a later one first."""
+    layers: list[Layer] = []
+    for path in paths:
+        try:
+            layers.insert(0, _checked(path, below))
+        except CatalogError as error:
+            faults.append(error)
+    return layers
+
+
+def _checked(path: str, below: Iterable[Layer]) -> Layer:
+    """Return a file as a layer, checked against the schema and the files below it."""
     # Most hosts have no file of their own and need no YAML parser.
     from cyborg_ext_drivers.catalog import schema
 
     def kind_of(pci_id: str) -> str | None:
-        kinds = (entry["kind"] for layer in bundled for entry in layer.entries(pci_id))
+        kinds = (entry["kind"] for layer in below for entry in layer.entries(pci_id))
         return next(kinds, None)
 
     document = schema.parse_checked(path, _text_of(path), kind_of)
@@ -274,6 +287,16 @@ def _checked(path: str, bundled: Iterable[Layer]) -> Layer:
         return Layer(path, document)
     except InvalidAddress as error:
         raise CatalogError(path, [str(error)]) from None
+
+
+def _files_of_others(faults: list[CatalogError]) -> Iterator[str]:
+    for name, directories in _installed.directories(faults):
+        files = [path for each in directories for path in _files_of(each, faults)]
+        if not files:
+            # As of a package that was built without its data.
+            where = ", ".join(directories)
+            faults.append(CatalogError(name, [f"no file in {where} ends in .yaml or .yml"]))
+        yield from files
 
 
 def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -> list[str]:

@@ -51,7 +51,7 @@ device ids of the same vendor:
     Any other function of a card.
 
 Within a file an id, or an id with a subsystem, stands once in a section.  An id that the package
-knows keeps its kind.
+knows keeps its kind; in an operator's file, so does one that a third party's package knows.
 """
 
 import itertools
@@ -202,7 +202,7 @@ def _shown(faults: list[str]) -> list[str]:
 
 
 def _schema_faults(document: Any, lines: Lines) -> list[str]:
-    # Only operators' files are checked at run time, and most hosts have none.
+    # Only operators' and third parties' files are checked at run time; most hosts have none.
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(SCHEMA)
