@@ -132,7 +132,9 @@ class Looking(Reporting):
             help="a configuration file, can be repeated (default: what cyborg-agent would read)",
         )
         group.add_argument(
-            "--fake", metavar="NAME", help="a described host of the package instead of a real one"
+            "--fake",
+            metavar="NAME",
+            help="instead of a real host a described one: its name in the package, or its file",
         )
         return parser
 

@@ -85,8 +85,10 @@ class FakeHost(fixtures.Fixture):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> "FakeHost":
-        """Return one of the hosts that are described in this package.
+        """Return one of the hosts that are described in this package, or one from a file.
 
+        :param name: as in :func:`~cyborg_ext_drivers.testing.load`: a path when it has a slash
+            or ends in ``.yaml``.
         :raises UnknownHost: when there is none of this name.
         """
         return cls(_loading.load(name), **options)
