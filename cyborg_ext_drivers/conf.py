@@ -108,9 +108,9 @@ OPTIONS = [
         "resource_classes",
         default=[],
         help="Another resource class for some accelerators, as SELECTOR=CLASS: by default a whole "
-        "GPU is PGPU and virtual functions of one are VGPU. FPGA, GPU, PGPU, VGPU and CUSTOM_... "
-        "can be named in a device profile. The option can be repeated; the first that matches "
-        "counts. " + _SELECTORS,
+        "GPU is PGPU and virtual functions of one are VGPU. FPGA, GPU, PGPU, VGPU and "
+        "``CUSTOM_...`` can be named in a device profile. The option can be repeated; the first "
+        "that matches counts. " + _SELECTORS,
     ),
     cfg.ListOpt(
         "ignore_findings",

@@ -12,6 +12,8 @@
 
 """A value that cannot be used stops the agent with the option's name and the value."""
 
+import re
+
 import pytest
 from oslo_config import cfg
 
@@ -165,6 +167,8 @@ def test_every_option_is_explained_to_the_operator():
     assert {option.dest for option in options} <= {field for field in Options.__dataclass_fields__}
     for option in options:
         assert option.help.endswith("."), option.name
+        # The manual is made of it, and there such a word is a link.
+        assert not re.search(r"\w_\W", re.sub("``.*?``", "", option.help)), option.name
 
 
 def test_what_refers_to_no_option_is_named_wherever_it_stands(load):
