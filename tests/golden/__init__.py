@@ -33,6 +33,11 @@ FILE = pathlib.Path(__file__).with_name("traits.txt")
 _OTHER_SUBSYSTEM = "ffff:0000"
 
 
+def packaged() -> catalog.Catalog:
+    """Return the package's own catalogue, without the files of other packages."""
+    return catalog.Catalog(catalog.packaged())
+
+
 def lines() -> dict[str, str]:
     """Return the traits of each card, by what decides them, as the survey gives them now."""
     cards = dict(_cards())
@@ -42,7 +47,7 @@ def lines() -> dict[str, str]:
             _lay(root, number, entry, revision): label
             for number, (label, (entry, revision)) in enumerate(cards.items())
         }
-        surveyor = Surveyor(families=_families(), checks=(), catalog=catalog.load())
+        surveyor = Surveyor(families=_families(), checks=(), catalog=packaged())
         found = {
             names[assessment.function.name]: " ".join(deployable.traits)
             for assessment in surveyor.survey(Host(root)).reported
@@ -72,7 +77,7 @@ def append() -> list[str]:
 
 def _cards() -> Iterator[tuple[str, tuple[dict, str | None]]]:
     """Yield each entry, once for each revision that decides, with its label in the file."""
-    for entry in catalog.load().entries():
+    for entry in packaged().entries():
         label = " ".join(filter(None, (entry["id"], entry.get("subsystem"))))
         yield label, (entry, None)
         for revision in entry.get("revisions", ()):

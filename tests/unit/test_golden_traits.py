@@ -12,7 +12,6 @@
 
 """A trait that was promised once is never changed or taken back."""
 
-from cyborg_ext_drivers import catalog
 from tests import golden
 
 #: Cards that the catalogue knows and no family is for yet: kind and vendor.
@@ -53,7 +52,7 @@ def test_every_card_of_the_catalogue_is_promised():
 def _whole_cards(is_waiting):
     return {
         " ".join(filter(None, (entry["id"], entry.get("subsystem"))))
-        for entry in catalog.load().entries()
+        for entry in golden.packaged().entries()
         if entry.get("role", "pf") == "pf"
         and ((entry["kind"], entry["id"].partition(":")[0]) in WAITING) is is_waiting
     }
