@@ -309,8 +309,11 @@ class Surveyor:
             inferred=None,
         )
         if function.identity is None:
-            return (unreadable(function, function.failure),)
-        return self._examine(part, surroundings)[0]
+            findings = (unreadable(function, function.failure),)
+        else:
+            findings, _ = self._examine(part, surroundings)
+        # They are told among those of the card.
+        return tuple(each._replace(message=f"{function}: {each.message}") for each in findings)
 
     def _part(
         self,

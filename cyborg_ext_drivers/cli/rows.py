@@ -57,8 +57,18 @@ def of_no_accelerator(function: PciFunction, view: View) -> Assessment:
         function.address,
         why_not(function, view),
         (function.path_of("class"), function.identity.pci_class if function.identity else ""),
+        remedy=_of_its_card(function),
     )
     return Assessment(function, None, (finding,))
+
+
+def _of_its_card(function: PciFunction) -> str | None:
+    """Return where it is told what becomes of a virtual function."""
+    try:
+        card = function.physical_function
+    except ReadError:
+        return None
+    return card and f"See what becomes of its card: cyborg-ext-diagnose device {card}"
 
 
 def why_not(function: PciFunction, view: View) -> str:
