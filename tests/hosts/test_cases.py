@@ -107,7 +107,7 @@ def reasons_beside_the_handles(survey: Survey, address: str) -> list[str]:
         str(finding)
         for assessment in survey.reported
         for finding in assessment.findings
-        if str(finding.address) == address and finding.is_partial
+        if str(finding.address) == address and finding.lowered
     ]
 
 
