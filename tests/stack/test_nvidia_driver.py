@@ -22,6 +22,7 @@ pytest.importorskip("cyborg", reason="Cyborg is not installed")
 pytest.importorskip("placement", reason="Placement is not installed")
 
 from cyborg_ext_drivers.testing import FakeHost, described_hosts, load
+from cyborg_ext_drivers.testing.demo import find_drivers
 from cyborg_ext_drivers.testing.stack import Stack
 
 DRIVER = "ext_nvidia_gpu_driver"
@@ -36,7 +37,7 @@ def stack_on(fake, *drivers, **more):
 @pytest.mark.parametrize("name", described_hosts())
 def test_what_is_expected_reaches_placement(name):
     expected = load(name).expected.reported
-    with FakeHost.named(name) as fake, stack_on(fake) as stack:
+    with FakeHost.named(name) as fake, stack_on(fake, *find_drivers([])) as stack:
         stack.report()
         providers = {provider.name: provider for provider in stack.providers()}
         assert set(providers) == {f"compute-1_{row.address}" for row in expected}

@@ -25,6 +25,7 @@ pytest.importorskip("cyborg", reason="Cyborg is not installed")
 pytest.importorskip("placement", reason="Placement is not installed")
 
 from cyborg_ext_drivers.testing import FakeHost, described_hosts, load
+from cyborg_ext_drivers.testing.demo import find_drivers
 from cyborg_ext_drivers.testing.stack import NoValidHost, Stack
 
 DRIVER = "ext_nvidia_gpu_driver"
@@ -34,9 +35,9 @@ WITHDRAW_AFTER = 3
 FUZZ = "CYBORG_EXT_FUZZ_SEED" in os.environ
 
 
-def stack_on(fake, **more):
+def stack_on(fake, *drivers, **more):
     options = {"ext_drivers": {"host_root": str(fake.root), **more}}
-    return Stack(drivers=[DRIVER], options=options)
+    return Stack(drivers=drivers or [DRIVER], options=options)
 
 
 def text_of(device):
@@ -45,8 +46,8 @@ def text_of(device):
 
 
 def discovered(stack):
-    (driver,) = stack.new_tracker().acc_drivers
-    return [text_of(device) for device in driver.discover()]
+    drivers = stack.new_tracker().acc_drivers
+    return [text_of(device) for driver in drivers for device in driver.discover()]
 
 
 FAILURES = {
@@ -177,7 +178,7 @@ STATES = {
 
 @pytest.mark.parametrize("name", [n for n in described_hosts() if load(n).expected.reported])
 def test_what_is_reported_does_not_depend_on_the_moment(name):
-    with FakeHost.named(name) as fake, stack_on(fake) as stack:
+    with FakeHost.named(name) as fake, stack_on(fake, *find_drivers([])) as stack:
         before = discovered(stack)
         assert before
         for state, bring in STATES.items():
