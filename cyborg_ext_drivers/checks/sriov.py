@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
+from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host.pci import PciFunction
 
@@ -125,9 +126,21 @@ def enabled_on(function: PciFunction, addresses: tuple[PciAddress, ...]) -> Find
         function.address,
         f"{len(addresses)} virtual function{are} enabled on it",
         (function.path_of("virtfn0"), addresses[0]),
-        remedy=f"echo 0 > {function.path_of('sriov_numvfs')} disables them, if nothing uses them, "
-        "and offers the whole card",
+        remedy=_without_them(function),
     )
+
+
+def _without_them(function: PciFunction) -> str:
+    """Return how to disable virtual functions; gim makes its own and knows no sriov_numvfs."""
+    try:
+        driver = function.driver
+    except ReadError:
+        driver = None
+    if driver in _HOST_DRIVERS:
+        how = f"Unload {driver}, which takes them along"
+    else:
+        how = f"echo 0 > {function.path_of('sriov_numvfs')} disables them"
+    return f"{how}, if nothing uses them; the card is then offered whole, unless more is against it"
 
 
 def disagreement(

@@ -97,6 +97,25 @@ CARD_SITUATIONS = [
         remedy=lambda site: site.fake.disable_virtual_functions("0000:08:00.0"),
     ),
     Situation(
+        code="vfs-enabled",
+        host="mi355x-divided-by-gim",
+        address="0000:05:00.0",
+        # Nothing can be written to sriov_numvfs there.
+        says="Unload gim, which takes them along",
+        remedy=lambda site: (
+            site.fake.disable_virtual_functions("0000:05:00.0"),
+            site.fake.unbind("0000:05:00.0"),
+        ),
+    ),
+    Situation(
+        code="vfs-enabled",
+        host="processor-graphics-with-virtual-functions",
+        address="0000:00:02.0",
+        says="unless more is against it",
+        remedy=lambda site: site.fake.disable_virtual_functions("0000:00:02.0"),
+        offered=False,
+    ),
+    Situation(
         code="owned-by-host-driver",
         host="gim-without-virtual-functions",
         address="0000:05:00.0",

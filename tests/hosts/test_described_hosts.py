@@ -225,3 +225,10 @@ def test_a_neighbour_that_the_host_takes_is_seen_by_the_next_survey():
         assert str(skipped.reason.code) == "iommu-group-shared"
         fake.bind("0000:e1:00.0", "vfio-pci")
         assert len(surveyor.survey(host.again()).reported) == 2
+
+
+def test_parts_are_given_away_though_the_driver_of_the_card_cannot_be_read(surveyor):
+    with FakeHost.named("mi355x-divided-by-gim") as fake:
+        before = shown(surveyor.survey(Host(fake.root)))
+        fake.make_unreadable("0000:05:00.0", "driver")
+        assert shown(surveyor.survey(Host(fake.root))) == before
