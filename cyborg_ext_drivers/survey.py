@@ -188,7 +188,9 @@ class Surveyor:
         )
         assessed = [each for each in found if isinstance(each, Assessment)]
         parts = [each for each in found if isinstance(each, VirtualFunction)]
-        return Survey(_with_parts(assessed, parts, lambda *of: self._elsewhere(*of, surroundings)))
+        return Survey(
+            _with_parts(assessed, parts, lambda of: self._elsewhere(of, surroundings), self._judged)
+        )
 
     def family_of(self, identity: Identity) -> Family | None:
         """Return the family whose card a function of this identity is, ``None`` for others."""
@@ -260,16 +262,19 @@ class Surveyor:
         functions = surroundings.host.functions
         enabled = function.virtual_functions
         virtual, findings = [], []
-        for address in enabled:
+        for address in dict.fromkeys(enabled):
             each = functions.get(address)
             wrong = disagreement(function, address, each)
             if wrong or each is None:
-                findings.append(wrong)
+                findings.append(self._judged(wrong))
             else:
                 virtual.append(each)
-        return self._of_parts(
-            accelerator, [enabled_on(function, enabled), *findings], virtual, surroundings
-        )
+        assessment = self._of_parts(accelerator, findings, virtual, surroundings)
+        whole = self._judged(enabled_on(function, enabled))
+        if assessment.accelerator.virtual_functions or _is_unreadable(assessment):
+            # That is how it should be, or it is not known whether it is.
+            whole = whole._replace(lowered=Severity.INFO)
+        return dataclasses.replace(assessment, findings=(*assessment.findings, whole))
 
     def _of_parts(
         self,
@@ -285,7 +290,7 @@ class Surveyor:
             findings.extend(said)
             if not any(each.is_blocker for each in said):
                 attachable.append(function)
-        if attachable:
+        if attachable or any(each.code is UNREADABLE and each.is_blocker for each in findings):
             findings = [_of_part(each) for each in findings]
         of_card, passed = self._examine(accelerator, surroundings, is_divided=True)
         accelerator = accelerator._replace(virtual_functions=tuple(attachable))
@@ -307,6 +312,7 @@ class Surveyor:
             companions=(),
             virtual_functions=(),
             inferred=None,
+            card_identity=accelerator.identity,
         )
         if function.identity is None:
             findings = (unreadable(function, function.failure),)
@@ -354,7 +360,11 @@ class Surveyor:
         accelerator = Accelerator(
             family, card, vendor, product, virtual_functions=tuple(virtual), inferred=inferred
         )
-        return self._of_parts(accelerator, [], virtual, surroundings)
+        findings = []
+        if card.failure is not None:
+            # It is there: whoever knows what it was before, knows better.
+            findings.append(unreadable(card, card.failure)._replace(lowered=Severity.WARNING))
+        return self._of_parts(accelerator, findings, virtual, surroundings)
 
     def _accelerator(
         self, function: PciFunction, family: Family, surroundings: Surroundings
@@ -427,7 +437,9 @@ class _Memory:
                     assessment = assess(function) if function is not None else None
             if assessment is not None:
                 assessed.append(assessment)
-                is_fine = isinstance(assessment, VirtualFunction) or assessment.reason is None
+                is_fine = isinstance(assessment, VirtualFunction) or (
+                    assessment.reason is None and not _is_doubtful(assessment)
+                )
                 if is_fine and trace.is_lasting:
                     self._conclusions[name] = trace, assessment
         return assessed
@@ -445,6 +457,7 @@ def _with_parts(
     assessed: list[Assessment],
     parts: list[VirtualFunction],
     elsewhere: Callable[[Sequence[VirtualFunction]], Assessment],
+    judged: Callable[[Finding], Finding],
 ) -> tuple[Assessment, ...]:
     """Return the assessments by address, each card with what its virtual functions say of it."""
     cards = {each.address: each for each in assessed}
@@ -453,7 +466,7 @@ def _with_parts(
         if orphans:
             cards[address] = elsewhere(orphans)
         elif address in cards:
-            cards[address] = _confronted(cards[address], of_card)
+            cards[address] = _confronted(cards[address], of_card, judged)
     # A virtual function that cannot be identified is told of with its card.
     named = {
         address
@@ -461,7 +474,7 @@ def _with_parts(
         if any(finding.code is VFS_ENABLED for finding in each.findings)
         for address in _virtual_functions(each)
     }
-    kept = (each for each in cards.values() if each.address not in named)
+    kept = (each for each in cards.values() if each.accelerator or each.address not in named)
     return tuple(sorted(kept, key=lambda each: each.address))
 
 
@@ -473,7 +486,12 @@ def _virtual_functions(assessment: Assessment) -> tuple[PciAddress, ...]:
 
 
 def _is_unreadable(assessment: Assessment) -> bool:
-    return any(finding.code is UNREADABLE for finding in assessment.findings)
+    return any(each.code is UNREADABLE and each.is_blocker for each in assessment.findings)
+
+
+def _is_doubtful(assessment: Assessment) -> bool:
+    """Return whether something of it could not be read, whatever that does to the card."""
+    return any(each.code is UNREADABLE for each in assessment.findings)
 
 
 def _by_card(parts: Iterable[VirtualFunction]) -> dict[PciAddress, list[VirtualFunction]]:
@@ -483,7 +501,11 @@ def _by_card(parts: Iterable[VirtualFunction]) -> dict[PciAddress, list[VirtualF
     return cards
 
 
-def _confronted(assessment: Assessment, parts: Sequence[VirtualFunction]) -> Assessment:
+def _confronted(
+    assessment: Assessment,
+    parts: Sequence[VirtualFunction],
+    judged: Callable[[Finding], Finding],
+) -> Assessment:
     """Return an assessment with the virtual functions that the card itself does not name."""
     if assessment.accelerator is None or _is_unreadable(assessment):
         # What cannot be told already keeps it from being reported anew.
@@ -492,7 +514,7 @@ def _confronted(assessment: Assessment, parts: Sequence[VirtualFunction]) -> Ass
     others = tuple(each.function.name for each in parts if each.function.address not in named)
     if not others:
         return assessment
-    finding = unnamed(assessment.function, others)
+    finding = judged(unnamed(assessment.function, others))
     if assessment.accelerator.virtual_functions:
         finding = _of_part(finding)
     return dataclasses.replace(assessment, findings=(*assessment.findings, finding))
@@ -505,8 +527,7 @@ def _of_part(finding: Finding) -> Finding:
     """
     if not finding.is_blocker or finding.code is UNREADABLE:
         return finding
-    is_expected = finding.code is VFS_ENABLED
-    return finding._replace(lowered=Severity.INFO if is_expected else Severity.WARNING)
+    return finding._replace(lowered=Severity.WARNING)
 
 
 def _by_right(families: Iterable[Family], options: Options) -> tuple[Family, ...]:

@@ -54,11 +54,14 @@ class Surroundings(NamedTuple):
     def is_accelerator(self, function: PciFunction) -> bool:
         """Return whether a function is a card, or a part of one, of any family.
 
-        :raises ReadError: when that depends on the bridges above it, which cannot be read.
+        :raises ReadError: when that depends on what cannot be read.
         """
         identity = function.identity
         if identity is None or not self.families_of(identity):
             return False
+        if function.physical_function is not None:
+            # What of itself is none, as the graphics of a processor, may have parts that are.
+            return True
         above = functools.partial(self.host.functions.ids_above, function)
         product = self.catalog.product(identity)
         is_integrated = product is not None and product.is_integrated

@@ -110,7 +110,8 @@ def _member(
             (f"{group.path}/{name}/driver", driver),
             remedy=_remedy_for(name, function, driver, is_accelerator),
         )
-    if is_accelerator and function.address < accelerator.address:
+    is_first = is_accelerator and function.address < accelerator.address
+    if is_first and not function.virtual_functions:
         return IOMMU_GROUP_SHARED_ACCELERATORS.finding(
             accelerator.address,
             f"It shares IOMMU group {group.number} with the accelerator {name}; of a group only "

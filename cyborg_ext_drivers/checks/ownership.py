@@ -136,10 +136,11 @@ def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
 
 def _is_included(accelerator: Accelerator, include: tuple[Selector, ...]) -> bool:
     """Return whether a function is included, or the card of which it is a virtual function."""
-    card = accelerator.physical_function
-    is_card_in = card is not None and card.identity is not None
+    card, identity = accelerator.physical_function, accelerator.card_identity
     return bool(_matching_selector(accelerator, include)) or (
-        is_card_in and any(each.matches(card.address, card.identity) for each in include)
+        card is not None
+        and identity is not None
+        and any(each.matches(card.address, identity) for each in include)
     )
 
 

@@ -85,8 +85,7 @@ class SriovCheck(Check):
     ) -> Iterator[Finding | Passed]:
         """Yield what keeps the function from being given away."""
         function = accelerator.function
-        if accelerator.physical_function is None:
-            yield _undivided(accelerator, surroundings)
+        yield _undivided(accelerator, surroundings)
         if function.driver in _HOST_DRIVERS:
             yield OWNED_BY_HOST_DRIVER.finding(
                 function.address,
@@ -181,7 +180,8 @@ def _undivided(accelerator: Accelerator, surroundings: Surroundings) -> Finding 
     if enabled:
         return enabled_on(function, enabled)
     path = function.path_of("virtfn0")
-    for selector in surroundings.options.vfs_expected:
+    expected = surroundings.options.vfs_expected if not accelerator.physical_function else ()
+    for selector in expected:
         if selector.matches(function.address, accelerator.identity):
             return VFS_EXPECTED.finding(
                 function.address,

@@ -57,6 +57,8 @@ class Accelerator(NamedTuple):
     physical_function: PciFunction | None = None
     #: What the card is, where its managing function is not there to say so.
     inferred: Identity | None = None
+    #: What the card is of which this is one virtual function.
+    card_identity: Identity | None = None
 
     @property
     def address(self) -> PciAddress:
@@ -72,11 +74,11 @@ class Accelerator(NamedTuple):
 
     @property
     def revision(self) -> str | None:
-        """The PCI revision of the card, which its virtual functions share.
+        """The PCI revision of the managing function, ``None`` where that is not there to say so.
 
         :raises ReadError: when it cannot be read.
         """
-        return (self.virtual_functions[0] if self.inferred else self.function).revision
+        return None if self.inferred else self.function.revision
 
     @property
     def is_given_in_parts(self) -> bool:

@@ -28,7 +28,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from cyborg_ext_drivers.checks.base import Finding
+from cyborg_ext_drivers.checks.base import Finding, Severity
 from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
 from cyborg_ext_drivers.checks.iommu import IOMMU_GROUP_SHARED_ACCELERATORS
 from cyborg_ext_drivers.checks.reading import HELD, REPORT_REFUSED, UNREADABLE
@@ -144,13 +144,12 @@ class Ledger:
 
     def _still_held(self, told: Mapping[str, Decision], turn: "_Turn") -> dict[str, Entry]:
         """Return those that do not qualify and are told as before, none of them given twice."""
+        failing = [name for name, entry in self.entries.items() if _is_failing(entry, told[name])]
         given = {
             handle
-            for name in self.entries
-            if (report := told[name].report)
-            for handle in _handles(report)
+            for name in self.entries.keys() - failing
+            for handle in _handles(told[name].report)
         }
-        failing = [name for name in self.entries if told[name].report is None]
         elsewhere = turn.reported_elsewhere(failing)
         held = {}
         for name in failing:
@@ -164,8 +163,9 @@ class Ledger:
     def _kept(self, entry: Entry, assessment: Assessment, missed: int) -> Entry | None:
         """Return the entry of a card that does not qualify, ``None`` when it is withdrawn."""
         blockers = [finding.code for finding in assessment.findings if finding.is_blocker]
-        reason = blockers[0].name if blockers else HELD.name
-        is_uncertain = bool(blockers) and all(code is UNREADABLE for code in blockers)
+        reason = next((code.name for code in blockers), HELD.name)
+        is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
+        is_uncertain = is_doubtful and all(code is UNREADABLE for code in blockers)
         if is_uncertain and not _is_another(entry.report, assessment.function):
             return dataclasses.replace(entry, reason=reason)
         if missed < self._options.withdraw_after:
@@ -298,6 +298,24 @@ def _as_faulty(report: DeviceReport) -> DeviceReport:
 
 def _handles(report: DeviceReport) -> set[tuple[str, str]]:
     return {handle for deployable in report.deployables for handle in deployable.handles}
+
+
+def _is_failing(entry: Entry, decision: Decision) -> bool:
+    """Return whether a card, or a part of it that was reported, does not qualify any more.
+
+    Parts that are no more are none that fail: the card has another shape then.
+    """
+    assessment, report = decision
+    if report is None:
+        return True
+    lost = _handles(entry.report) - _handles(report)
+    at_fault = {
+        each.address.to_json()
+        for each in assessment.findings
+        if each.lowered and each.code.severity is Severity.BLOCKER
+    }
+    is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
+    return is_doubtful or any(info in at_fault for _, info in lost)
 
 
 def is_faulty(report: DeviceReport) -> bool:

@@ -83,8 +83,16 @@ def test_when_none_can_be_attached_the_card_is_skipped(fake, virtual):
     for each in virtual:
         fake.bind(each, "pci-stub")
     card = assessments(fake)[CARD]
-    assert card.verdict is Verdict.SKIPPED and str(card.reason.code) == "vfs-enabled"
-    assert ("set-aside", virtual[0], "blocker") in codes(card)
+    assert card.verdict is Verdict.SKIPPED
+    assert str(card.reason).startswith(f"set-aside: {virtual[0]}: It is bound to pci-stub")
+    assert ("vfs-enabled", CARD, "blocker") in codes(card)
+
+
+def test_when_the_only_one_cannot_be_read_nothing_certain_is_against_the_card(fake):
+    (only,) = fake.enable_virtual_functions(CARD, 1, device="75b3")
+    fake.make_unreadable(only, "iommu_group")
+    card = assessments(fake)[CARD]
+    assert {str(f.code) for f in card.findings if f.is_blocker} == {"unreadable"}
 
 
 def test_two_in_one_group_are_one_instances(fake, virtual):
