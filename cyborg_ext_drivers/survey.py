@@ -464,7 +464,9 @@ def _with_parts(
     for address, of_card in _by_card(parts).items():
         orphans = [each for each in of_card if each.is_orphan and each.family]
         if orphans:
-            cards[address] = elsewhere(orphans)
+            doubts = [f for each in assessed if _may_be_of(each, orphans) for f in each.findings]
+            card = elsewhere(orphans)
+            cards[address] = dataclasses.replace(card, findings=(*card.findings, *doubts))
         elif address in cards:
             cards[address] = _confronted(cards[address], of_card, judged)
     # A virtual function that cannot be identified is told of with its card.
@@ -473,8 +475,9 @@ def _with_parts(
         for each in cards.values()
         if any(finding.code is VFS_ENABLED for finding in each.findings)
         for address in _virtual_functions(each)
+        if _can_be_of(address, each.address)
     }
-    kept = (each for each in cards.values() if each.accelerator or each.address not in named)
+    kept = (each for each in cards.values() if each.address not in named)
     return tuple(sorted(kept, key=lambda each: each.address))
 
 
@@ -492,6 +495,25 @@ def _is_unreadable(assessment: Assessment) -> bool:
 def _is_doubtful(assessment: Assessment) -> bool:
     """Return whether something of it could not be read, whatever that does to the card."""
     return any(each.code is UNREADABLE for each in assessment.findings)
+
+
+def _can_be_of(address: PciAddress, card: PciAddress) -> bool:
+    """Return whether the address can be a virtual function's, as these follow their card's.
+
+    PCI Express Base Specification, SR-IOV: First VF Offset and VF Stride.
+    """
+    return address > card and address.domain == card.domain and address.bus - card.bus <= 2
+
+
+def _may_be_of(assessment: Assessment, parts: Sequence[VirtualFunction]) -> bool:
+    """Return whether a function that cannot be told may be another virtual one of a card."""
+    function, first = assessment.function, parts[0]
+    if assessment.accelerator or not _is_unreadable(assessment) or function.address == first.of:
+        return False
+    if function.identity is not None:
+        return function.identity.id == first.function.identity.id
+    near, here = first.function.address, function.address
+    return (here.domain, here.bus) == (near.domain, near.bus)
 
 
 def _by_card(parts: Iterable[VirtualFunction]) -> dict[PciAddress, list[VirtualFunction]]:

@@ -237,3 +237,47 @@ def test_an_integrated_processor_is_never_given_away_and_its_virtual_functions_a
         virtual = [str(each) for each in fake.enable_virtual_functions(graphics, 2, offset=1)]
         assert virtual == ["0000:00:02.1", "0000:00:02.2"]
         assert offered(assessments(fake)[graphics])[:2] == ("VGPU", virtual)
+
+
+def test_a_virtual_function_that_may_be_of_a_card_elsewhere_leaves_it_in_doubt(fake, virtual):
+    for name in ("uevent", "vendor", "device", "class"):
+        fake.make_unreadable(CARD, name)
+    fake.make_unreadable(virtual[2], "physfn")
+    assert str(assessments(fake)[CARD].reason.code) == "unreadable"
+
+
+def test_a_link_to_another_card_takes_nothing_from_that_card(fake, virtual):
+    other = "0000:15:00.0"
+    fake.add_function(other, **MI355X, driver="amdgpu", iommu_group=60)
+    fake.inject(Oddity.of(CARD, "virtfn3", "link", f"../{other}"))
+    found = assessments(fake)
+    assert offered(found[other]) == ("PGPU", [other], TRAITS)
+    assert offered(found[CARD])[1] == virtual[:3]
+
+
+def test_a_link_that_stands_twice_gives_one_handle(fake, virtual):
+    fake.inject(Oddity.of(CARD, "virtfn3", "link", f"../{virtual[0]}"))
+    assert offered(assessments(fake)[CARD])[1] == virtual[:3]
+
+
+def test_a_card_that_would_be_a_virtual_function_is_not_given_away_with_its_own(fake, virtual):
+    fake.inject(Oddity.of(CARD, "physfn", "link", "../0000:77:00.0"))
+    handles = {
+        str(handle.address)
+        for each in assessments(fake).values()
+        if each.verdict is Verdict.REPORTED
+        for deployable in each.deployables
+        for handle in deployable.handles
+    }
+    assert CARD not in handles
+
+
+def test_what_was_ignored_is_not_remembered_for_good(fake, virtual):
+    options = Options(host_root=str(fake.root), ignore_findings=frozenset({"unreadable"}))
+    surveyor, host = Surveyor(options), Host(fake.root)
+    fake.make_unreadable(virtual[0], "iommu_group")
+    surveyor.survey(host)
+    fake.make_readable(virtual[0], "iommu_group")
+    fake.move_to_group(virtual[0], None)
+    (card,) = surveyor.survey(host.again()).assessments
+    assert offered(card)[1] == virtual[1:]

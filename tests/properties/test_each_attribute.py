@@ -107,7 +107,8 @@ def reports_of(decisions: list[Decision]) -> dict[str, DeviceReport]:
 def held_among(decisions: list[Decision]) -> set[str]:
     """Return the addresses of the cards that are held, with a reason that may be."""
     held = [each.assessment for each in decisions if each.assessment.verdict is Verdict.HELD]
-    assert {a.reason.code.name for a in held} <= HONEST
+    assert all(HONEST & {finding.code.name for finding in a.findings} for a in held)
+    assert {a.reason.code.name for a in held} <= HONEST | {"held"}
     return {each.function.name for each in held}
 
 

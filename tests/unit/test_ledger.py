@@ -13,6 +13,7 @@
 """A card that has a bad moment keeps its report; one that is really gone loses it."""
 
 import dataclasses
+import functools
 
 import pytest
 
@@ -332,3 +333,72 @@ def test_a_report_that_cyborg_would_refuse_skips_its_card_alone(fake, monkeypatc
     assert agent.discover() == {}
     assert set(agent.verdicts.values()) == {(Verdict.SKIPPED, "report-refused")}
     assert "RUBBISH" in repr(agent.surveyor.survey(Host(fake.root)).assessments[0].deployables)
+
+
+# Cards of which virtual functions are given away
+
+
+@pytest.fixture
+def divided():
+    with FakeHost() as fake:
+        fake.add_function(
+            FIRST,
+            vendor="1002",
+            device="75a3",
+            class_="120000",
+            driver="gim",
+            iommu_group=31,
+            sriov_totalvfs=8,
+        )
+        virtual = fake.enable_virtual_functions(FIRST, 3, device="75b3")
+        agent = Agent(fake)
+        agent.look = functools.partial(look_at_amd, agent)
+        yield agent, [str(each) for each in virtual]
+
+
+def look_at_amd(agent, act):
+    host = Host(agent.fake.root)
+    decisions = agent.decisions = act(agent.surveyor.survey(host, only=("amd_gpu",)), host)
+    return {d.assessment.function.name: d.report for d in decisions if d.report}
+
+
+def count_of(reports):
+    return reports[FIRST].deployables[0].num_accelerators
+
+
+def test_a_virtual_function_that_fails_is_held_as_a_card_would_be(divided):
+    agent, virtual = divided
+    before = agent.discover()
+    agent.fake.bind(virtual[1], "pci-stub")
+    assert agent.discover() == agent.discover() == before
+    assert count_of(agent.discover()) == 2
+    agent.fake.unbind(virtual[1])
+    assert agent.discover() == before
+
+
+def test_virtual_functions_that_are_no_more_are_so_at_once(divided):
+    agent, _ = divided
+    agent.discover()
+    agent.fake.disable_virtual_functions(FIRST)
+    agent.fake.enable_virtual_functions(FIRST, 2, device="75b3")
+    assert count_of(agent.discover()) == 2
+
+
+@pytest.mark.parametrize("names", [["iommu_group"], ["uevent", "vendor", "device", "class"]])
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_cannot_be_read_of_virtual_functions_withdraws_nothing(divided, names, number):
+    agent, virtual = divided
+    before = agent.discover()
+    for address in virtual[:number]:
+        for name in names:
+            agent.fake.make_unreadable(address, name)
+    agent.fake.bind(virtual[2], "pci-stub")
+    assert all(agent.discover() == before for _ in range(5))
+
+
+def test_a_card_that_cannot_be_told_any_more_is_told_as_before(divided):
+    agent, _ = divided
+    before = agent.discover()
+    for name in ("uevent", "vendor", "device", "class"):
+        agent.fake.make_unreadable(FIRST, name)
+    assert all(agent.discover() == before for _ in range(5))
