@@ -312,7 +312,7 @@ def _is_failing(entry: Entry, decision: Decision) -> bool:
     at_fault = {
         each.address.to_json()
         for each in assessment.findings
-        if each.lowered and each.code.severity is Severity.BLOCKER
+        if each.lowered is Severity.WARNING
     }
     is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
     return is_doubtful or any(info in at_fault for _, info in lost)
