@@ -286,7 +286,7 @@ class _Memory:
                     assessment = assess(function) if function is not None else None
             if assessment is not None:
                 assessed.append(assessment)
-                if assessment.reason is None and trace.is_lasting:
+                if _is_certain(assessment) and trace.is_lasting:
                     self._conclusions[name] = trace, assessment
         return assessed
 
@@ -297,6 +297,12 @@ def survey(host: Host, options: Options | None = None) -> Survey:
     :raises EnumerationError: when the host's PCI functions cannot be listed.
     """
     return Surveyor(options).survey(host)
+
+
+def _is_certain(assessment: Assessment) -> bool:
+    """Return whether nothing is against it; what could not be read is asked for again."""
+    is_read = all(finding.code is not UNREADABLE for finding in assessment.findings)
+    return is_read and assessment.reason is None
 
 
 def _virtual_functions_of(assessed: list[Assessment]) -> set[PciAddress]:

@@ -23,6 +23,7 @@ Next stop: :mod:`cyborg_ext_drivers.host.sysfs`.
 
 import errno
 import os
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -45,6 +46,9 @@ CONSTANT = frozenset(
 )
 # NAME_MAX of Linux.
 _LONGEST_NAME = 255
+# Python takes more for white space, and more for digits, than the kernel writes.
+_SPACE = " \t\n\r\f\v"
+_HEXADECIMAL = re.compile("(0[xX])?[0-9a-fA-F]+")
 
 
 class Directory:
@@ -173,7 +177,7 @@ class Directory:
         if data is None:
             return None
         try:
-            return data.decode().strip()
+            return data.decode().strip(_SPACE)
         except UnicodeDecodeError:
             raise Malformed(self.path_of(name), shown(data), "text") from None
 
@@ -185,11 +189,8 @@ class Directory:
         text = self.text(name)
         if text is None:
             return None
-        try:
-            number = int(text, 16)
-        except ValueError:
-            number = -1
-        if number < 0 or number >> (4 * digits) or "_" in text:
+        number = int(text, 16) if _HEXADECIMAL.fullmatch(text) else -1
+        if number < 0 or number >> (4 * digits):
             raise self._malformed(name, text, f"a hexadecimal number of {digits} digits")
         return f"{number:0{digits}x}"
 
