@@ -81,12 +81,13 @@ class View(NamedTuple):
 
 def _doubt(state: StateFile, hostname: str) -> str | None:
     try:
-        if state.read() or not state.others():
-            return None
+        others = {} if state.read() else state.others()
     except StateError as error:
         return str(error)
+    if not others:
+        return None
     return (
-        f"{', '.join(state.others())} is of an agent with another [DEFAULT] host than {hostname}. "
+        f"{', '.join(others)} is of an agent with another [DEFAULT] host than {hostname}. "
         "Name the host's own cyborg.conf with --config-file, or remove the file if no agent has "
         "that name any more"
     )

@@ -50,7 +50,9 @@ def pytest_report_header():
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print how many hosts were surveyed."""
+    """Print how many hosts were surveyed, and the seed where --quiet has left it out."""
+    if SEED in os.environ and terminalreporter.config.get_verbosity() < 0:
+        terminalreporter.write_line(pytest_report_header())
     reports = [each for found in terminalreporter.stats.values() for each in found]
     calls = [each for each in reports if getattr(each, "when", None) == "call"]
     hosts = sum(dict(each.user_properties).get("hosts", 0) for each in calls)

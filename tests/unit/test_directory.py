@@ -222,3 +222,12 @@ def test_what_is_shown_of_nonsense_is_short_and_on_one_line(data):
     assert len(text) <= 80 * 4 + 3
     assert text.isascii()
     assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    "content", ["\x1c0", "\u2003" + "0x10de", "\u0663", "0x1_0", "+1", "-1", ""]
+)
+def test_what_python_alone_takes_for_a_number_is_none(root, content):
+    root.file(f"{CARD}/id", content.encode())
+    with pytest.raises(Malformed):
+        root.tree.directory(CARD).hexadecimal("id", 4)

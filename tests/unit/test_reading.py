@@ -21,6 +21,8 @@ from cyborg_ext_drivers.errors import EnumerationError, Malformed, ReadError, Un
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host._reading import _MOST_NAMES
 from cyborg_ext_drivers.host.sysfs import Tree
+from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost, Oddity
 
 CARD = "0000:3b:00.0"
@@ -154,3 +156,14 @@ def test_a_power_state_that_the_kernel_never_says_is_malformed(fake, name, value
     fake.set_attribute(CARD, name, value)
     with pytest.raises(Malformed, match="one of error, "):
         _ = function(fake).power_state, function(fake).runtime_status
+
+
+def test_what_could_not_be_read_and_was_ignored_is_asked_for_again(fake):
+    options = Options(host_root=str(fake.root), ignore_findings=frozenset({"unreadable"}))
+    surveyor, host = Surveyor(options), Host(fake.root)
+    fake.make_unreadable(CARD, "iommu_group")
+    surveyor.survey(host)
+    fake.make_readable(CARD, "iommu_group")
+    fake.move_to_group(CARD, None)
+    reasons = {str(a.address): a.reason for a in surveyor.survey(host.again()).assessments}
+    assert str(reasons[CARD].code) == "no-iommu-group"
