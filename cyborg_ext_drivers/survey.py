@@ -508,7 +508,9 @@ def _can_be_of(address: PciAddress, card: PciAddress) -> bool:
 def _may_be_of(assessment: Assessment, parts: Sequence[VirtualFunction]) -> bool:
     """Return whether a function that cannot be told may be another virtual one of a card."""
     function, first = assessment.function, parts[0]
-    if assessment.accelerator or not _is_unreadable(assessment) or function.address == first.of:
+    if assessment.accelerator or not _is_unreadable(assessment):
+        return False
+    if not _can_be_of(function.address, first.of):
         return False
     if function.identity is not None:
         return function.identity.id == first.function.identity.id

@@ -28,6 +28,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Finding, Severity
 from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
 from cyborg_ext_drivers.checks.iommu import IOMMU_GROUP_SHARED_ACCELERATORS
@@ -51,9 +52,9 @@ class Entry:
     missed: int = 0
     #: The code of the finding that it fails by.
     reason: str | None = None
-    #: The IOMMU group that it was in when it last qualified.
-    iommu_group: int | None = None
-    #: The boot that gave the group its number; the next one may number them otherwise.
+    #: The IOMMU groups that what is given away was in when the card last qualified.
+    iommu_groups: tuple[int, ...] = ()
+    #: The boot that gave the groups their numbers; the next one may number them otherwise.
     boot_id: str | None = None
 
 
@@ -111,8 +112,10 @@ class Ledger:
                 if name not in self.entries:
                     decision = turn.unless_in_the_way(decision, held)
                 if decision.report:
-                    group = _group_of(decision.assessment.function)
-                    entries[name] = Entry(decision.report, iommu_group=group, boot_id=turn.boot_id)
+                    groups = _groups_of(decision)
+                    entries[name] = Entry(
+                        decision.report, iommu_groups=groups, boot_id=turn.boot_id
+                    )
             elif name in self.entries:
                 decision = _withdrawn(decision)
             if decision.assessment.findings or decision.report:
@@ -239,7 +242,7 @@ class _Turn:
         self, decision: Decision, entries: Mapping[str, Entry]
     ) -> Iterator[tuple[str, Finding]]:
         assessment, report = decision
-        handles, group = _handles(report), _group_of(assessment.function)
+        handles, groups = _handles(report), set(_groups_of(decision))
         for name, entry in entries.items():
             if name == assessment.function.name:
                 continue
@@ -253,23 +256,26 @@ class _Turn:
                         evidence,
                     ),
                 )
-            elif group is not None and group == self._group_of_entry(name, entry):
+            elif shared := groups & self._groups_of_entry(entry):
                 yield (
                     name,
                     IOMMU_GROUP_SHARED_ACCELERATORS.finding(
                         assessment.address,
-                        f"It shares IOMMU group {group} with the accelerator {name}, which is held",
+                        f"It shares IOMMU group {min(shared)} with the accelerator {name}, "
+                        "which is held",
                         evidence,
                     ),
                 )
 
-    def _group_of_entry(self, name: str, entry: Entry) -> int | None:
-        """Return the group that a card is in, or was in when it was last seen in one."""
-        function = self.host.functions.get(name)
-        group = _group_of(function) if function else None
-        if group is None and entry.boot_id == self.boot_id:
-            return entry.iommu_group
-        return group
+    def _groups_of_entry(self, entry: Entry) -> set[int]:
+        """Return the groups of what a card gives away, as they are or as they last were."""
+        given = (PciAddress.from_json(info) for _, info in _handles(entry.report))
+        functions = [self.host.functions.get(address) for address in given]
+        found = [_group_of(each) if each else None for each in functions]
+        groups = {group for group in found if group is not None}
+        if None in found and entry.boot_id == self.boot_id:
+            groups.update(entry.iommu_groups)
+        return groups
 
 
 def _also(assessment: Assessment, finding: Finding) -> Assessment:
@@ -310,9 +316,7 @@ def _is_failing(entry: Entry, decision: Decision) -> bool:
         return True
     lost = _handles(entry.report) - _handles(report)
     at_fault = {
-        each.address.to_json()
-        for each in assessment.findings
-        if each.lowered is Severity.WARNING
+        each.address.to_json() for each in assessment.findings if each.lowered is Severity.WARNING
     }
     is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
     return is_doubtful or any(info in at_fault for _, info in lost)
@@ -343,6 +347,13 @@ def _withdrawn(decision: Decision) -> Decision:
         (function.path_of("device"), function.identity.id),
     )
     return Decision(_also(assessment, finding), None)
+
+
+def _groups_of(decision: Decision) -> tuple[int, ...]:
+    """Return the IOMMU groups of what is given away of a card that qualifies."""
+    accelerator = decision.assessment.accelerator
+    given = accelerator.virtual_functions or (accelerator.function,)
+    return tuple(sorted({group for each in given if (group := _group_of(each)) is not None}))
 
 
 def _group_of(function: PciFunction) -> int | None:

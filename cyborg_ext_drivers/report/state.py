@@ -16,7 +16,7 @@
 One small JSON file per driver and ``[DEFAULT] host``, in ``[ext_drivers] state_dir``::
 
     {"version": 1, "driver": "ext_nvidia_gpu_driver", "host": "compute-1",
-     "cards": {"0000:3b:00.0": {"missed": 0, "reason": null, "iommu_group": 31,
+     "cards": {"0000:3b:00.0": {"missed": 0, "reason": null, "iommu_groups": [31],
                                 "boot_id": "5c8f...", "report": {...}}}}
 
 It is replaced as a whole (rename(2)), so that whoever reads it, after whatever crash, finds
@@ -214,7 +214,7 @@ class StateFile:
             report,
             _count("missed", raw["missed"]),
             _text(raw["reason"], or_none=True),
-            None if raw["iommu_group"] is None else _count("iommu_group", raw["iommu_group"]),
+            tuple(_count("iommu_groups", each) for each in raw["iommu_groups"]),
             _text(raw["boot_id"], or_none=True),
         )
 

@@ -111,7 +111,7 @@ def touched_by(effect: Effect, before: State, after: State) -> frozenset[Token]:
     A change of a function concerns what is in its slot, in its IOMMU group, of its card (the
     physical function with its virtual ones), and all of these of what lies below it; before
     or after, by the description or by a link that says so.  A change of a group concerns its
-    members.  What is in no group is concerned whenever a group comes, goes or changes: that
+    members, and the cards of which these are virtual functions.  What is in no group is concerned whenever a group comes, goes or changes: that
     it is in none is explained by the groups that there are.
     """
     tokens: set[Token] = {("group", number) for number in effect.groups}
@@ -120,6 +120,10 @@ def touched_by(effect: Effect, before: State, after: State) -> frozenset[Token]:
         for address in effect.functions:
             for each in (address, *state.below.get(address, ())):
                 tokens |= state.tokens.get(each, frozenset())
+    groups = {token for token in tokens if token[0] == "group" and token[1] is not None}
+    for mine in (*before.tokens.values(), *after.tokens.values()):
+        if groups & mine:
+            tokens.update(token for token in mine if token[0] == "card")
     if effect.groups or before.groups != after.groups:
         tokens.add(("group", None))
     return frozenset(tokens)

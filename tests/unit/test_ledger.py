@@ -25,21 +25,23 @@ from cyborg_ext_drivers.survey import Surveyor, Verdict
 from cyborg_ext_drivers.testing import FakeHost
 
 FIRST, SECOND = "0000:3b:00.0", "0000:d8:00.0"
+MI300X = {"vendor": "1002", "device": "74a1", "class_": "120000"}
 ALL_FF = b"\xff" * 256
 
 
 class Agent:
     """What an agent with one driver does, without Cyborg."""
 
-    def __init__(self, fake, **options):
+    def __init__(self, fake, family="nvidia_gpu", **options):
         self.fake = fake
+        self.family = family
         self.options = Options(host_root=str(fake.root), **options)
         self.surveyor = Surveyor(self.options)
         self.ledger = Ledger("compute-1", self.options)
 
     def look(self, act):
         host = Host(self.fake.root)
-        survey = self.surveyor.survey(host, only=("nvidia_gpu",))
+        survey = self.surveyor.survey(host, only=(self.family,))
         decisions = self.decisions = act(survey, host)
         self.verdicts = {
             each.assessment.function.name: (
@@ -286,6 +288,21 @@ def test_another_boot_may_give_the_group_of_a_card_that_is_gone_to_others(fake, 
     assert agent.verdicts[newcomer] == (Verdict.SKIPPED, "iommu-group-shared-accelerators")
     fake.reboot()
     assert set(agent.discover()) == {FIRST, SECOND, newcomer}
+
+
+def test_a_group_is_free_only_when_no_virtual_function_of_a_held_card_was_in_it(fake):
+    """Each virtual function has a group of its own, and the card is in none of them."""
+    card, newcomer = "0000:b1:00.0", "0000:5e:00.0"
+    fake.add_function(card, **MI300X, sriov_totalvfs=2)
+    fake.enable_virtual_functions(card, 2, device="74b5")
+    agent = Agent(fake, family="amd_gpu")
+    before = agent.discover()
+    group = fake.group_of("0000:b1:00.5")
+    assert len(before[card].deployables[0].handles) == 2 and group != fake.group_of(card)
+    fake.remove_function(card)
+    fake.add_function(newcomer, **MI300X, iommu_group=group)
+    assert agent.discover() == before
+    assert agent.verdicts[newcomer] == (Verdict.SKIPPED, "iommu-group-shared-accelerators")
 
 
 def test_another_card_in_the_place_is_not_held_as_the_old_one_without_end(fake, agent):

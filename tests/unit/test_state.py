@@ -51,7 +51,7 @@ REPORT = DeviceReport(
         ),
     ),
 )
-ENTRIES = {ADDRESS: Entry(REPORT, 2, "unreadable", 31, "5c8f1d0e")}
+ENTRIES = {ADDRESS: Entry(REPORT, 2, "unreadable", (31, 32), "5c8f1d0e")}
 
 
 def renamed(report, hostname):
@@ -87,7 +87,7 @@ entries = st.builds(
     st.just(REPORT),
     st.integers(0, 10**6),
     st.none() | st.text(),
-    st.none() | st.integers(0, 2**31),
+    st.lists(st.integers(0, 2**31)).map(tuple),
     st.none() | st.uuids().map(str),
 )
 
@@ -160,7 +160,7 @@ SPOILED = {
     "count in words": lambda card: card.update(missed="two"),
     "no reason": lambda card: card.pop("reason"),
     "reason a list": lambda card: card.update(reason=[]),
-    "group in words": lambda card: card.update(iommu_group="31"),
+    "group in words": lambda card: card.update(iommu_groups=["31"]),
     "type unknown": lambda card: card["report"].update(type="TOASTER"),
     "model a number": lambda card: card["report"].update(model=4),
     "another card": lambda card: card["report"].update(cpid_info=CPID.replace("3b", "3c")),
