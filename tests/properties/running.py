@@ -111,8 +111,9 @@ def touched_by(effect: Effect, before: State, after: State) -> frozenset[Token]:
     A change of a function concerns what is in its slot, in its IOMMU group, of its card (the
     physical function with its virtual ones), and all of these of what lies below it; before
     or after, by the description or by a link that says so.  A change of a group concerns its
-    members, and the cards of which these are virtual functions.  What is in no group is concerned whenever a group comes, goes or changes: that
-    it is in none is explained by the groups that there are.
+    members, and the cards of which these are virtual functions.  What is in no group is
+    concerned whenever a group comes, goes or changes: that it is in none is explained by the
+    groups that there are.
     """
     tokens: set[Token] = {("group", number) for number in effect.groups}
     tokens.update(map(slot_of, effect.functions))
