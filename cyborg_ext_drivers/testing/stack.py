@@ -146,6 +146,11 @@ class Stack(fixtures.Fixture):
         self.clear_writes()
 
     def _capture_logs(self) -> list[str]:
+        # Older releases of Cyborg cannot format what they tell there of a new resource class,
+        # and under pytest that is an error in the middle of a report.
+        client = logging.getLogger("cyborg.common.placement_client")
+        self.addCleanup(client.setLevel, client.level)
+        client.setLevel(logging.WARNING)
         handler = _Lines(logging.WARNING)
         logging.getLogger().addHandler(handler)
         self.addCleanup(logging.getLogger().removeHandler, handler)

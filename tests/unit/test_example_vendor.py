@@ -86,6 +86,8 @@ def run(installed, tmp_path):
             | {
                 "PYTHONPATH": ":".join(filter(None, (str(path), *sys.path))),
                 "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                # Of what Cyborg imports.
+                "PYTHONWARNINGS": "ignore",
             },
             capture_output=True,
             text=True,
