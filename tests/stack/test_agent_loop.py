@@ -47,7 +47,7 @@ WARM_UP = 100
 ALONE = 5
 #: Bytes that a process may hold more or less at any moment; a leak of one number a cycle is more.
 #: Python 3.10 goes on filling caches of code that has run a thousand times, a few bytes in each.
-SLACK = 8192 if sys.version_info >= (3, 11) else 1 << 18
+SLACK = 16384 if sys.version_info >= (3, 11) else 1 << 18
 
 
 # What happens
