@@ -43,6 +43,9 @@ from cyborg_ext_drivers.host.sysfs import Trace
 from cyborg_ext_drivers.options import Options, Selector
 
 T = TypeVar("T")
+# Offset and stride of virtual functions have 16 bits each, but no card is known to have more than
+# 256 of them; those, behind an offset of no more than 256, end two buses on.
+_MOST_BUSES_ON = 2
 
 
 class Verdict(enum.Enum):
@@ -502,7 +505,8 @@ def _can_be_of(address: PciAddress, card: PciAddress) -> bool:
 
     PCI Express Base Specification, SR-IOV: First VF Offset and VF Stride.
     """
-    return address > card and address.domain == card.domain and address.bus - card.bus <= 2
+    is_behind = address > card and address.domain == card.domain
+    return is_behind and address.bus - card.bus <= _MOST_BUSES_ON
 
 
 def _may_be_of(assessment: Assessment, parts: Sequence[VirtualFunction]) -> bool:

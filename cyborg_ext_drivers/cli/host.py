@@ -21,7 +21,7 @@ from cliff.lister import Lister
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.cli import cells, rows
-from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View
+from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View, same_host
 from cyborg_ext_drivers.report.ledger import Decision
 from cyborg_ext_drivers.survey import Assessment, Verdict
 
@@ -76,7 +76,7 @@ class HostCommand(Looking, Lister):
                 shown.sort(key=lambda row: PciAddress.parse(row["address"]))
             if any(is_wanting(each) for each in assessments):
                 self.exit_code = SKIPPED
-            self._summary = _summary(assessments, len(view.host.functions))
+            self._summary = _summary(assessments, len(view.host.functions), same_host(parsed_args))
         columns = _SHORT + _LONG if parsed_args.long else _SHORT
         self._tells_why = parsed_args.all
         # So many columns do not fit beside each other, but below each other they do.
@@ -161,15 +161,15 @@ def _others(view: View, known: Container[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(assessments: list[Assessment], functions: int) -> str:
+def _summary(assessments: list[Assessment], functions: int, same: str) -> str:
     accelerators = [each for each in assessments if each.is_accelerator]
     wanting = [each for each in accelerators if is_wanting(each)]
     if not accelerators:
         return (
             f"No accelerator was found among {functions} PCI functions. "
-            "Next: cyborg-ext-diagnose host --all"
+            f"Next: cyborg-ext-diagnose host --all{same}"
         )
     count = f"{len(accelerators) - len(wanting)} of {len(accelerators)} accelerators reported"
     if wanting:
-        return f"{count}. Next: cyborg-ext-diagnose device {wanting[0].address}"
-    return f"{count}. Next: cyborg-ext-diagnose traits"
+        return f"{count}. Next: cyborg-ext-diagnose device {wanting[0].address}{same}"
+    return f"{count}. Next: cyborg-ext-diagnose traits{same}"

@@ -13,6 +13,7 @@
 """How a subcommand looks at a host: its options, the survey, the exit code."""
 
 import contextlib
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
@@ -153,6 +154,13 @@ class Looking(Reporting):
             for doubt in view.doubts():
                 print(doubt, file=sys.stderr)
             yield view
+
+
+def same_host(parsed_args: Namespace) -> str:
+    """Return the options by which another subcommand looks at the same host; each after a space."""
+    named = [("--host-root", parsed_args.host_root), ("--fake", parsed_args.fake)]
+    named += [("--config-file", file) for file in parsed_args.config_file or ()]
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
 
 
 def _view(root: str | None, files: list[str] | None) -> View:

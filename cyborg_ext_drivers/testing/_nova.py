@@ -94,7 +94,8 @@ class Instances:
         candidate = self._candidate(found)
         instance = str(uuid.uuid4())
         self._placement("PUT", f"/allocations/{instance}", _claim(candidate))
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._give_up, instance)
             providers = candidate["mappings"]
             requests = {
                 request: providers[_suffix(group)][0]
@@ -102,12 +103,9 @@ class Instances:
                 for request in self._create_requests(found, group)
             }
             self._bind(instance, requests)
-            return [self._handle(request) for request in requests]
-        except Exception:
-            # The first failure is the one to show.
-            with contextlib.suppress(Exception):
-                self.delete(instance)
-            raise
+            handles = [self._handle(request) for request in requests]
+            undo.pop_all()
+        return handles
 
     def delete(self, instance: str) -> None:
         """Free what *instance* holds, in Cyborg and then in Placement, as Nova does."""
@@ -115,6 +113,11 @@ class Instances:
             self._conductor.arq_delete_by_instance_uuid(self._context, instance)
         finally:
             self._placement("DELETE", f"/allocations/{instance}")
+
+    def _give_up(self, instance: str) -> None:
+        """Free what was begun; the failure that led here is the one to show."""
+        with contextlib.suppress(Exception):
+            self.delete(instance)
 
     def _candidate(self, profile) -> dict:
         query = _query(profile.groups)

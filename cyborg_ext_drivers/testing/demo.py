@@ -25,6 +25,7 @@ import contextlib
 import dataclasses
 import difflib
 import pathlib
+import shlex
 import sys
 import textwrap
 import warnings
@@ -42,7 +43,7 @@ _NAMESPACE = "cyborg.accelerator.driver"
 _WIDTH = 120
 _NOTHING = (
     "No accelerator is reported for this host, so Cyborg and Placement have nothing to offer.\n"
-    "To see why, for each PCI function: cyborg-ext-diagnose"
+    "To see why, for each PCI function: cyborg-ext-diagnose {same}"
 )
 
 
@@ -119,7 +120,7 @@ def opened(host: str) -> Iterator[pathlib.Path]:
 
     :raises Unusable: when there is no such host.
     """
-    if pathlib.Path(host, "sys").is_dir():
+    if _is_root(host):
         yield pathlib.Path(host).resolve()
         return
     try:
@@ -132,10 +133,18 @@ def opened(host: str) -> Iterator[pathlib.Path]:
         yield fake.root
 
 
-def render(outcome: Outcome) -> str:
-    """Return the outcome as tables."""
+def _is_root(host: str) -> bool:
+    return pathlib.Path(host, "sys").is_dir()
+
+
+def render(outcome: Outcome, host: str) -> str:
+    """Return the outcome as tables.
+
+    :param host: as it was named; see :func:`opened`.
+    """
     if not outcome.devices:
-        return _NOTHING
+        option = "--host-root" if _is_root(host) else "--fake"
+        return _NOTHING.format(same=f"{option} {shlex.quote(host)}")
     parts = [
         _tables.devices(outcome.devices),
         _tables.deployables(outcome.devices),
@@ -200,9 +209,10 @@ def _list_hosts() -> None:
 
 def _show(host: str, drivers: Sequence[str], hostname: str) -> None:
     with opened(host) as root:
-        _say(f"Starting Cyborg and Placement; {host} is reported by {', '.join(drivers)} ...")
+        starting = f"Starting Cyborg and Placement; {host} is reported by {', '.join(drivers)} ..."
+        _say(textwrap.fill(starting, _WIDTH, break_long_words=False, break_on_hyphens=False))
         outcome = gather(root, drivers, hostname)
-    print(f"\n{host} as {hostname}\n\n{render(outcome)}")
+    print(f"\n{host} as {hostname}\n\n{render(outcome, host)}")
     if outcome.logs:
         print("\nLogged")
     for line in outcome.logs:

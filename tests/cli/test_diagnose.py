@@ -16,6 +16,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import sys
 
 import pytest
@@ -81,15 +82,31 @@ def test_below_the_table_stands_what_to_run_next(diagnose):
     code, out, _ = diagnose("--fake", "two-t4")
     assert code == 0
     assert out.splitlines()[-1] == (
-        "2 of 2 accelerators reported. Next: cyborg-ext-diagnose traits"
+        "2 of 2 accelerators reported. Next: cyborg-ext-diagnose traits --fake two-t4"
     )
     code, out, _ = diagnose("--fake", "gpu-with-bound-audio")
     assert code == 1
     address = re.search(r"^\| (0000:\S+)", out, re.MULTILINE)[1]
-    assert out.splitlines()[-1].endswith(f"cyborg-ext-diagnose device {address}")
+    assert out.splitlines()[-1].endswith(
+        f"cyborg-ext-diagnose device {address} --fake gpu-with-bound-audio"
+    )
     code, out, _ = diagnose("--fake", "no-accelerators")
     assert code == 0
     assert "No accelerator was found" in out
+
+
+@pytest.mark.parametrize("name", ["two-t4", "gpu-with-bound-audio", "no-accelerators"])
+def test_what_to_run_next_can_be_pasted_and_looks_at_the_same_host(name, diagnose, tmp_path):
+    file = tmp_path / "an agent's.conf"
+    file.write_text("[ext_drivers]\nvfio_only = true\n")
+    with FakeHost.named(name) as fake:
+        here = ("--host-root", fake.root, "--config-file", file)
+        _, out, _ = diagnose(*here)
+        command, *words = shlex.split(out.splitlines()[-1].partition("Next: ")[2])
+        assert command == "cyborg-ext-diagnose"
+        assert words[-4:] == [str(word) for word in here]
+        code, out, err = diagnose(*words)
+        assert code in (0, 1) and out and not err
 
 
 @pytest.mark.parametrize("name", ["mixed-models", "gpu-with-bound-audio", "hgx-a100"])

@@ -84,10 +84,10 @@ def test_the_described_hosts_are_listed(capsys):
 
 
 def test_an_empty_report_points_to_the_diagnosis():
-    text = demo.render(demo.Outcome([], [], {}, [], "", []))
+    text = demo.render(demo.Outcome([], [], {}, [], "", []), "no-accelerators")
 
     assert text.startswith("No accelerator is reported")
-    assert "cyborg-ext-diagnose" in text
+    assert text.endswith("cyborg-ext-diagnose --fake no-accelerators")
 
 
 def test_long_values_stay_within_120_columns():
@@ -95,7 +95,7 @@ def test_long_values_stay_within_120_columns():
     trait = "CUSTOM_" + "LONG_" * 48
     provider = Provider("n" * 200, "uuid", None, (trait,), {"FPGA": 1}, {}, ())
 
-    text = demo.render(demo.Outcome(devices, [provider], {"a": "b"}, [], "no reason", []))
+    text = demo.render(demo.Outcome(devices, [provider], {"a": "b"}, [], "no reason", []), "two-t4")
 
     assert max(map(len, text.splitlines())) <= 120
     assert text.endswith("gets nothing: no reason")
