@@ -22,7 +22,7 @@ from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.families.base import Accelerator
-from cyborg_ext_drivers.host.pci import PciFunction
+from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 
 VFS_ENABLED = Code(
     "vfs-enabled",
@@ -72,6 +72,8 @@ SET_ASIDE = Code(
 _ASIDE_DRIVERS = frozenset(("pci-stub", "pci-pf-stub", "pciback"))
 # amd/MxGPU-Virtualization, gim_drv.c.
 _HOST_DRIVERS = frozenset(("gim",))
+# In one sentence; a card can have hundreds of virtual functions.
+_MOST_NAMED = 4
 
 
 class SriovCheck(Check):
@@ -149,27 +151,28 @@ def disagreement(
 
     :raises ReadError: when it cannot be told.
     """
+    path = f"{DEVICES}/{address}"
     if virtual is None:
-        says, value = "is not on the bus", "absent"
+        says, evidence = "is not on the bus", (path, "absent")
     elif virtual.physical_function != function.address:
-        says, value = "does not say so itself", virtual.physical_function or "absent"
+        named = virtual.physical_function or "absent"
+        says, evidence = "does not say so itself", (f"{path}/physfn", named)
     elif virtual.identity and virtual.identity.id.vendor != function.identity.id.vendor:
-        says, value = "is of another vendor", virtual.identity.id
+        says, evidence = "is of another vendor", (f"{path}/vendor", virtual.identity.id.vendor)
     else:
         return None
     return VF_COUNT_MISMATCH.finding(
-        address,
-        f"{function} names it as its virtual function, and it {says}",
-        (f"{function.path.removesuffix(function.name)}{address}/physfn", value),
+        address, f"{function} names it as its virtual function, and it {says}", evidence
     )
 
 
 def unnamed(function: PciFunction, names: tuple[str, ...]) -> Finding:
     """Return the finding for virtual functions that name a card which does not name them."""
+    shown = ", ".join(names[:_MOST_NAMED]) + (" and others" if len(names) > _MOST_NAMED else "")
+    verb = "names" if len(names) == 1 else "name"
     return VF_COUNT_MISMATCH.finding(
         function.address,
-        f"{', '.join(names[:4])}{' and others' if len(names) > 4 else ''} "
-        "would be virtual functions of it, and it names none such",
+        f"{shown} {verb} it as the physical function, and not the other way round",
         (function.path_of("virtfn*"), "absent"),
     )
 
