@@ -50,6 +50,23 @@ class WholeNumber(types.Integer):
         return number
 
 
+class Seconds(types.Float):
+    """A time within limits; oslo.config takes NaN for one."""
+
+    def __call__(self, value: object) -> float:
+        """Return the seconds.
+
+        :raises ValueError: when it is no number, or beyond the limits.
+        """
+        try:
+            number = super().__call__(value)
+        except ValueError:
+            number = None
+        if number is None or not self.min <= number <= self.max:
+            raise ValueError(f"{value!r} is no number of seconds from {self.min} to {self.max}")
+        return number
+
+
 GROUP = cfg.OptGroup(
     "ext_drivers",
     title="Options of cyborg-ext-drivers",
@@ -153,6 +170,21 @@ OPTIONS = [
         "is set. The user of cyborg-agent must be able to write there; without that, what was "
         "reported is kept in memory only.",
     ),
+    cfg.StrOpt(
+        "nvml_library",
+        default=_DEFAULTS.nvml_library,
+        help="The path of NVIDIA's management library (libnvidia-ml.so.1) as the agent sees it; "
+        "empty is what the dynamic loader finds. It is asked only while a card is bound to the "
+        "driver nvidia, and of a host below host_root that is not the running machine only if "
+        "this is set. What it says is shown by cyborg-ext-diagnose and changes no report.",
+    ),
+    cfg.Opt(
+        "nvml_timeout",
+        type=Seconds(min=0.1, max=60),
+        default=_DEFAULTS.nvml_timeout,
+        help="For so many seconds an answer of NVIDIA's management library is waited for; it is "
+        "asked in a process of its own, which is killed then.",
+    ),
 ]
 _CYBORG_OPTIONS = (
     (None, cfg.HostAddressOpt("host", default=socket.gethostname())),
@@ -219,6 +251,8 @@ def load(conf: cfg.ConfigOpts) -> Options:
         withdraw_after=values["withdraw_after"],
         on_fault=values["on_fault"],
         state_dir="/" + _checked_path("state_dir", values["state_dir"]).lstrip("/"),
+        nvml_library=_library(values["nvml_library"]),
+        nvml_timeout=values["nvml_timeout"],
         enabled_drivers=_of_cyborg(conf, "agent", "enabled_drivers"),
         cyborg_device_specs=_of_cyborg(conf, "pci", "passthrough_whitelist") or (),
     )
@@ -348,6 +382,10 @@ def _checked_path(option: str, path: str) -> str:
     if not os.path.isabs(path):
         raise ConfigurationError(option, path, "write an absolute path")
     return path
+
+
+def _library(path: str) -> str:
+    return _checked_path("nvml_library", path) if path else path
 
 
 def _directory(path: str) -> str:

@@ -100,6 +100,10 @@ class Options:
     on_fault: str = "withdraw"
     #: Where the drivers keep what they reported, as the agent sees it.
     state_dir: str = "/var/lib/cyborg/ext_drivers"
+    #: NVIDIA's management library, as this machine sees it; empty for what the loader finds.
+    nvml_library: str = ""
+    #: For so many seconds its answer is waited for.
+    nvml_timeout: float = 5.0
     #: ``[agent] enabled_drivers``; ``None`` where no cyborg.conf was read.
     enabled_drivers: tuple[str, ...] | None = None
     #: The values of ``[pci] passthrough_whitelist`` in cyborg.conf, as they stand there.

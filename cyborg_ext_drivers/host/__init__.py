@@ -18,6 +18,7 @@ import os
 from cyborg_ext_drivers.host.bus import PciFunctions, walk
 from cyborg_ext_drivers.host.iommu import Iommu
 from cyborg_ext_drivers.host.kernel import Kernel
+from cyborg_ext_drivers.host.nvml import Nvml
 from cyborg_ext_drivers.host.sysfs import Tree
 from cyborg_ext_drivers.host.udev import Udev
 
@@ -31,14 +32,20 @@ class Host:
     look takes a new ``Host`` (:meth:`again`).
     """
 
-    def __init__(self, root: str | os.PathLike = "/", tree: Tree | None = None):
+    def __init__(
+        self,
+        root: str | os.PathLike = "/",
+        tree: Tree | None = None,
+        before: "Host | None" = None,
+    ):
         self.tree = tree or Tree(root)
+        self.nvml = before.nvml.again(self.tree) if before else Nvml(self.tree)
         self.kernel = Kernel(self.tree)
         self.iommu = Iommu(self.tree)
 
     def again(self) -> "Host":
         """Return the same machine to be read anew."""
-        return Host(tree=self.tree.again())
+        return Host(tree=self.tree.again(), before=self)
 
     @functools.cached_property
     def functions(self) -> PciFunctions:

@@ -86,6 +86,8 @@ class FunctionDescription:
     drm: tuple[str, ...] = ()
     accel: tuple[str, ...] = ()
     mdev_types: tuple[MediatedType, ...] = ()
+    #: What NVML says of it, beside what is usual.
+    nvml: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def is_bridge(self) -> bool:

@@ -30,6 +30,7 @@ from cyborg_ext_drivers.testing._description import (
     FunctionDescription,
     HostDescription,
 )
+from cyborg_ext_drivers.testing._files import Entry
 from cyborg_ext_drivers.testing._oddities import Oddity
 from cyborg_ext_drivers.testing._validation import DescriptionError, Fault
 
@@ -68,6 +69,8 @@ class Machine:
         self.drivers: set[str] = set()
         #: What is odd about the tree, by real path.
         self.oddities: dict[str, Oddity] = {}
+        #: The stand-in for NVML; it lies on the host once somebody asks for it.
+        self.nvml_library: Entry | None = None
         self._removed: dict[PciAddress, list[FunctionDescription]] = {}
         self._vfio: dict[PciAddress, int] = {}
         self._vfio_numbers = itertools.count()

@@ -20,7 +20,7 @@ Documentation/filesystems/proc.rst.  All IOMMUs are laid as one, below
 import re
 import uuid
 
-from cyborg_ext_drivers.testing import _function_files
+from cyborg_ext_drivers.testing import _function_files, _nvml
 from cyborg_ext_drivers.testing._files import Entry, Link, Special
 from cyborg_ext_drivers.testing._machine import Machine
 
@@ -64,6 +64,7 @@ def entries(machine: Machine, nodes: int) -> dict[str, Entry]:
     tree |= _drivers(machine)
     tree |= _iommu(machine)
     tree |= _groups(machine)
+    tree |= _nvml.entries(machine)
     return tree | _cpus(nodes)
 
 

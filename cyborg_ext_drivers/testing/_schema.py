@@ -86,6 +86,133 @@ _MEDIATED_TYPE = {
     "additionalProperties": False,
 }
 
+NVML_STATES = (
+    # No library, in either word.
+    "absent",
+    "missing",
+    # What lies there is no library.
+    "corrupt",
+    "present",
+    "lost",
+    "mismatch",
+    "no-permission",
+    "driver-not-loaded",
+    "blocked",
+    "unknown-error",
+    "slow",
+    "hanging",
+    "crashing",
+)
+NVML_GPU_STATES = (
+    "present",
+    "lost",
+    "reset-required",
+    "no-permission",
+    "unlisted",
+    "unknown-error",
+    "hanging",
+    "crashing",
+)
+_BOOLEAN = {"description": "true or false", "type": "boolean"}
+
+
+def _map(description: str, properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "type": "object",
+        "required": list(required),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _list_of(item: dict[str, Any]) -> dict[str, Any]:
+    return {"description": f"a list, each of {item['description']}", "type": "array", "items": item}
+
+
+def _one_of(words: tuple[str, ...]) -> dict[str, Any]:
+    return {"description": f"one of {', '.join(words)}", "enum": list(words)}
+
+
+_NVML = _map(
+    "a map of what NVML says of the GPU",
+    {
+        "state": _one_of(NVML_GPU_STATES),
+        # Where NVML is to write another one than the function's.
+        "bus_id": _TEXT,
+        "name": _TEXT,
+        "memory_mib": _COUNT,
+        "uuid": _TEXT,
+        "serial": _TEXT,
+        "vbios": _TEXT,
+        "board_part": _TEXT,
+        "compute_capability": {
+            "description": 'two numbers in quotes: "8.0"',
+            "type": "string",
+            "pattern": r"^[0-9]+\.[0-9]+$",
+        },
+        "architecture": _one_of(("Turing", "Ampere", "Ada", "Hopper", "Blackwell")),
+        "virtualization_mode": _one_of(
+            ("none", "passthrough", "vgpu-guest", "host-vgpu", "host-vsga")
+        ),
+        "host_vgpu_mode": _one_of(("non-sriov", "sriov")),
+        "mig": _map(
+            "a map with on, pending_on and instances",
+            {
+                "on": _BOOLEAN,
+                "pending_on": _BOOLEAN,
+                "instances": _list_of(
+                    _map(
+                        "a map with name and memory_mib",
+                        {"name": _TEXT, "memory_mib": _COUNT},
+                        "name",
+                    )
+                ),
+            },
+        ),
+        "processes": _list_of(
+            _map(
+                "a map with pid, command, kind and memory_mib",
+                {
+                    "pid": _COUNT,
+                    "command": _TEXT,
+                    "kind": _one_of(("compute", "graphics")),
+                    "memory_mib": _COUNT,
+                },
+                "pid",
+                "command",
+            )
+        ),
+        "ecc": _map(
+            "a map with on, pending_on, volatile and aggregate",
+            {
+                "on": _BOOLEAN,
+                "pending_on": _BOOLEAN,
+                "volatile": _COUNT,
+                "aggregate": _COUNT,
+            },
+        ),
+        "rows": _map(
+            "a map with correctable, uncorrectable, pending and failed",
+            {
+                "correctable": _COUNT,
+                "uncorrectable": _COUNT,
+                "pending": _BOOLEAN,
+                "failed": _BOOLEAN,
+            },
+        ),
+        "retired_pages_pending": _BOOLEAN,
+        "vgpu_types": _list_of(
+            _map(
+                "a map with id, name and creatable",
+                {"id": _COUNT, "name": _TEXT, "creatable": _BOOLEAN},
+                "id",
+                "name",
+            )
+        ),
+    },
+)
+
 FUNCTION: dict[str, Any] = {
     "description": "a map that describes one PCI function",
     "type": "object",
@@ -147,6 +274,7 @@ FUNCTION: dict[str, Any] = {
             "type": "object",
             "additionalProperties": _MEDIATED_TYPE,
         },
+        "nvml": _NVML,
         "extra": {},
     },
     "additionalProperties": False,
@@ -181,10 +309,12 @@ _HOST = {
         "bridges": {"description": "a list of bridges", "type": "array", "items": _BRIDGE},
         "files": _FILES | {"propertyNames": {"description": "an absolute path", "pattern": "^/"}},
         "nvidia_driver": _TEXT,
-        # What NVML and Nova say on this host; the tree has no place for it.
-        "nvml": {},
-        "nvml_lists": {},
-        "nvml_library": {},
+        "nvml": _one_of(NVML_STATES),
+        # The GPUs that NVML lists, where these are not all that are bound to nvidia.
+        "nvml_lists": {"description": "a list of addresses", "type": "array", "items": ADDRESS},
+        # The version of NVML, where it is not the driver's.
+        "nvml_library": _TEXT,
+        # What Nova says on this host; the tree has no place for it.
         "mdev_bus": {},
         "nova_pci_device_spec": {},
         "extra": {},

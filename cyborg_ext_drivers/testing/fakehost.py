@@ -36,9 +36,16 @@ from typing import Any
 import fixtures
 
 from cyborg_ext_drivers.address import PciAddress
-from cyborg_ext_drivers.testing import _description, _loading, _umockdev
+from cyborg_ext_drivers.testing import (
+    _description,
+    _loading,
+    _nvml,
+    _schema,
+    _umockdev,
+    nvml_stub,
+)
 from cyborg_ext_drivers.testing._description import FunctionDescription, HostDescription
-from cyborg_ext_drivers.testing._files import Files, quick_place
+from cyborg_ext_drivers.testing._files import Entry, Files, LinkAsWritten, quick_place
 from cyborg_ext_drivers.testing._layout import Attributes, Layout
 from cyborg_ext_drivers.testing._machine import Machine, MediatedDevice
 from cyborg_ext_drivers.testing._oddities import Oddity
@@ -314,6 +321,48 @@ class FakeHost(fixtures.Fixture):
         """
         architecture = self._machine.host.architecture
         self.reboot(iommu=_description.iommu_kind(kind, architecture))
+
+    # NVML
+
+    @property
+    def nvml_library(self) -> pathlib.Path:
+        """The library that stands for NVML on this host; where it is absent, its place.
+
+        It is compiled at the first use, and says what the host is like at every moment.
+
+        :raises NoCompiler: when it cannot be compiled on this machine.
+        """
+        if self._machine.nvml_library is None:
+            self._machine.nvml_library = self._stand_in_for_nvml()
+            self._refresh()
+        return self.path(_nvml.LIBRARY)
+
+    def _stand_in_for_nvml(self) -> Entry:
+        """Return what is to lie in the library's place; nothing can be loaded from some places."""
+        if not os.statvfs(self.root).f_flag & os.ST_NOEXEC:
+            return _nvml.compiled()
+        elsewhere = self.useFixture(fixtures.TempDir()).path
+        return LinkAsWritten(str(nvml_stub.compile(elsewhere)))
+
+    def set_nvml(self, state: str) -> None:
+        """Let NVML be in another state: ``present``, ``missing``, ``hanging`` ...
+
+        :raises ValueError: when there is no such state.
+        """
+        if state not in _schema.NVML_STATES:
+            known = ", ".join(_schema.NVML_STATES)
+            raise ValueError(f"{state!r} is no state of NVML; there is {known}")
+        self._change_host(extra={**self._machine.host.extra, "nvml": state})
+
+    def set_nvml_of(self, address: str | PciAddress, **said: Any) -> None:
+        """Let NVML say something else of one GPU; *said* are keys of its ``nvml``.
+
+        What is ``None`` is not told of any more.
+        """
+        known = {**self._machine.get(_parsed(address)).nvml, **said}
+        kept = {key: value for key, value in known.items() if value is not None}
+        self._machine.change(_parsed(address), nvml=kept)
+        self._refresh()
 
     # Mediated devices
 
