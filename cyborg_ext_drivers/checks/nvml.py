@@ -109,7 +109,7 @@ MIG_ENABLED = Code(
     Severity.WARNING,
     "The card is in MIG mode",
     "A card in Multi-Instance GPU mode is cut into parts on the host. Given away whole it may be "
-    "in that mode still, and an instance finds a card that it has to cut again; a change of the mode "
+    "in that mode still, and an instance has to cut it again; a change of the mode "
     "takes effect at the next reset only.",
     "nvidia-smi -mig 0 for this card, and a reset of it, turns the mode off; leave it on if "
     "instances are meant to have MIG",
@@ -195,9 +195,13 @@ class NvmlCheck(Check):
     def examine(
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
-        """Yield what NVML says of a card that is given away whole."""
+        """Yield what NVML says of a card that is given away whole.
+
+        :raises ReadError: when it cannot be told whether it has virtual functions.
+        """
         if accelerator.physical_function is None:
-            yield from _examined(accelerator, surroundings, is_divided=False)
+            is_divided = bool(accelerator.function.virtual_functions)
+            yield from _examined(accelerator, surroundings, is_divided)
 
     def examine_divided(
         self, accelerator: Accelerator, surroundings: Surroundings
@@ -387,9 +391,12 @@ def _use(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Finding | Pa
     named = [str(each) for each in gpu.processes[:_MOST_NAMED]]
     others = len(gpu.processes) - len(named)
     who = ", ".join(named) + (f" and {others} more" if others else "")
-    return IN_USE_BY_HOST.finding(
+    finding = IN_USE_BY_HOST.finding(
         accelerator.function.address, f"It is in use on the host by {who}", _said(answer, who)
     )
+    # Those of the vGPU manager serve instances.
+    serves = gpu.virtualization_mode == "host-vgpu"
+    return finding._replace(lowered=Severity.INFO) if serves else finding
 
 
 def _said(answer: NvmlAnswer, what: str) -> tuple[str, str]:

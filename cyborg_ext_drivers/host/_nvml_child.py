@@ -241,11 +241,12 @@ def _text(value):
 
 
 def _numbers(bus_id):
-    """Return a bus id as numbers: NVML and sysfs write it differently."""
+    """Return domain, bus and device as numbers: NVML and sysfs write them differently."""
     try:
-        return [int(part, 16) for part in bus_id.replace(".", ":").split(":")][:3]
+        parts = [int(part, 16) for part in bus_id.rpartition(".")[0].split(":")]
     except ValueError:
-        return bus_id
+        return None
+    return [0] * (3 - len(parts)) + parts
 
 
 def _loaded_library():

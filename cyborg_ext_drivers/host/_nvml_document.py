@@ -154,22 +154,23 @@ def read_document(data: bytes, most_bytes: int) -> Document:
     :raises InvalidDocument: when it is anything else; says in one sentence what.
     """
     raw = _loaded(data, most_bytes)
-    gpus: list[Gpu] = []
+    gpus: dict[PciAddress, Gpu] = {}
     faults: list[str] = []
     for each in _list(raw.get("gpus", []), "gpus"):
         _expect(isinstance(each, dict), "gpus", each)
         try:
-            gpus.append(_gpu(each))
+            gpu = _gpu(each)
         except InvalidAddress as error:
             faults.append(f"a GPU is left out, as its bus id {error.text!r} is none")
-    addresses = [gpu.address for gpu in gpus]
-    _expect(len(addresses) == len(set(addresses)), "gpus", [str(each) for each in addresses])
+        else:
+            if gpus.setdefault(gpu.address, gpu) is not gpu:
+                faults.append(f"a GPU is left out, as another one has the bus id {gpu.address}")
     return Document(
         _error(raw.get("error")),
         _text(raw, "driver_version"),
         _text(raw, "nvml_version"),
         _text(raw, "library"),
-        tuple(gpus),
+        tuple(gpus.values()),
         tuple(faults),
     )
 

@@ -155,8 +155,8 @@ def _places(said: Mapping[str, Any]) -> Iterator[str]:
 
 def _health(said: Mapping[str, Any]) -> Iterator[str]:
     if (ecc := said.get("ecc")) is not None:
-        is_on = ecc.get("on", True)
-        yield f"ecc {int(is_on)} {int(ecc.get('pending_on', is_on))}"
+        is_on = ecc.get("enabled", True)
+        yield f"ecc {int(is_on)} {int(ecc.get('pending', is_on))}"
         yield f"ecc_volatile {ecc.get('volatile', 0)}"
         yield f"ecc_aggregate {ecc.get('aggregate', 0)}"
     if (rows := said.get("rows")) is not None:
@@ -170,8 +170,8 @@ def _health(said: Mapping[str, Any]) -> Iterator[str]:
 def _parts(function: FunctionDescription) -> Iterator[str]:
     said = function.nvml
     if (mig := said.get("mig")) is not None:
-        is_on = mig.get("on", True)
-        yield f"mig {int(is_on)} {int(mig.get('pending_on', is_on))}"
+        is_on = mig.get("enabled", True)
+        yield f"mig {int(is_on)} {int(mig.get('pending', is_on))}"
         for number, each in enumerate(mig.get("instances", ()), 1):
             own = uuid.UUID(int=_number(function) << 8 | number)
             memory = each.get("memory_mib", 4864) * _MEBI

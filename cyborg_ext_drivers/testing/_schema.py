@@ -157,10 +157,10 @@ _NVML = _map(
         ),
         "host_vgpu_mode": _one_of(("non-sriov", "sriov")),
         "mig": _map(
-            "a map with on, pending_on and instances",
+            "a map with enabled, pending and instances",
             {
-                "on": _BOOLEAN,
-                "pending_on": _BOOLEAN,
+                "enabled": _BOOLEAN,
+                "pending": _BOOLEAN,
                 "instances": _list_of(
                     _map(
                         "a map with name and memory_mib",
@@ -184,10 +184,10 @@ _NVML = _map(
             )
         ),
         "ecc": _map(
-            "a map with on, pending_on, volatile and aggregate",
+            "a map with enabled, pending, volatile and aggregate",
             {
-                "on": _BOOLEAN,
-                "pending_on": _BOOLEAN,
+                "enabled": _BOOLEAN,
+                "pending": _BOOLEAN,
                 "volatile": _COUNT,
                 "aggregate": _COUNT,
             },
