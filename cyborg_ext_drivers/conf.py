@@ -306,9 +306,12 @@ def absolute(path: str) -> str:
 def of_copy(options: Options) -> Options:
     """Return the options of a host that is looked at below ``host_root``, by someone else.
 
-    What its agent calls ``/srv/state`` is below the root then, as all of its files.
+    What its agent calls ``/srv/state`` is below the root then, as all of its files.  The library
+    that it asks is not to tell of this machine instead.
     """
     root = options.host_root.rstrip("/")
+    if not options.nvml_library.startswith(f"{root}/"):
+        options = dataclasses.replace(options, nvml_library="")
     if options.state_dir.startswith(f"{root}/"):
         return options
     return dataclasses.replace(options, state_dir=root + options.state_dir)

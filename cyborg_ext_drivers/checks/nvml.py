@@ -242,9 +242,9 @@ def _silence(accelerator: Accelerator, answer: NvmlAnswer, host: Host) -> Findin
     message = said.message
     if answer.state is State.VERSION_MISMATCH:
         loaded = _module_version(host)
-        if loaded and answer.nvml_version:
+        if answer.nvml_version:
             # 12.570.195.03: the first number is the release of CUDA.
-            message = f"NVML is {answer.nvml_version}, and the loaded driver {loaded}"
+            message = f"NVML is {answer.nvml_version}, and the loaded driver {loaded or 'another'}"
         evidence.append((MODULE_VERSION, loaded or "not known"))
     elif answer.state in (State.TIMEOUT, State.CRASHED, State.MALFORMED, State.FAILED):
         message = f"{message}: {answer.detail}"

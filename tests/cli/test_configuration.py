@@ -13,6 +13,7 @@
 """The command with options, and with some that cannot be used."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -94,3 +95,14 @@ def test_an_ignored_finding_stays_visible_and_no_longer_skips(diagnose, tmp_path
     (row,) = (row for row in after if row["address"] == address)
     assert row["verdict"] == "reported"
     assert [f["ignored"] for f in row["findings"] if f["code"] == "console-device"] == [True]
+
+
+def test_a_copy_of_a_host_never_asks_the_nvml_of_this_machine(diagnose, tmp_path, monkeypatch):
+    def _no_process(*_arguments, **_options):
+        raise AssertionError("a process is started")
+
+    path = tmp_path / "cyborg.conf"
+    path.write_text("[ext_drivers]\nnvml_library = /usr/lib/libnvidia-ml.so.1\n")
+    monkeypatch.setattr(subprocess, "Popen", _no_process)
+    code, _, _ = diagnose("--fake", "hgx-h200", "--config-file", path)
+    assert code in (0, 1)

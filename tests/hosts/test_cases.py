@@ -31,6 +31,7 @@ from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.options import Options
 from cyborg_ext_drivers.survey import Survey, Surveyor
 from cyborg_ext_drivers.testing import FakeHost
+from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
 
 #: Cases that need what is not there yet.
 NOT_YET = {
@@ -42,7 +43,6 @@ NOT_YET = {
 #: Cases whose report is tested, though the host gives no such finding yet.
 WITHOUT_FINDING = {
     "cubecos-1262-vfs-and-carved-pfs-sold-as-pgpu": "the types of vGPU on virtual functions",
-    "k8s-dp-1431-nvml-library-mismatch": "the mismatch that NVML tells of",
     "kubevirt-17642-h200-vendor-vfio": "the types of vGPU on virtual functions",
 }
 FOLDER = os.environ.get("CYBORG_EXT_CASES")
@@ -77,9 +77,9 @@ def cut_short(case: dict[str, Any], fake: FakeHost) -> None:
             fake.set_attribute(function["address"], "config", path.read_bytes()[:64])
 
 
-def survey_of(case: dict[str, Any], fake: FakeHost) -> Survey:
+def survey_of(case: dict[str, Any], fake: FakeHost, **more: Any) -> Survey:
     owned = [json.dumps({"address": a}) for a in case["host"].get("nova_pci_device_spec", ())]
-    options = Options(host_root=str(fake.root), nova_device_specs=tuple(owned))
+    options = Options(host_root=str(fake.root), nova_device_specs=tuple(owned), **more)
     return Surveyor(options).survey(Host(fake.root))
 
 
@@ -287,3 +287,19 @@ if FOLDER:
         assert reported(survey) == {"0000:61:00.0": ("PGPU", ("0000:61:00.0",))}
         (kept,) = survey.skipped
         assert "nvidia" in kept.reason.message
+
+    def test_a_mismatch_of_nvml_is_named_and_takes_nothing_away():
+        case = CASES["k8s-dp-1431-nvml-library-mismatch"]
+        with fake_host(case) as fake:
+            try:
+                library = str(fake.nvml_library)
+            except NoCompiler as error:
+                pytest.skip(str(error))
+            before = survey_of(case, fake, nvml_library=library)
+            fake.set_nvml("present")
+            after = survey_of(case, fake, nvml_library=library)
+        assert reported(before) == reported(after) and len(before.reported) == 2
+        for assessment in before.reported:
+            (finding,) = (f for f in assessment.findings if f.code.name == "nvml-version-mismatch")
+            assert case["host"]["nvml_library"] in f"{finding.message} {finding.evidence}"
+        assert not any("nvml" in f.code.name for each in after.reported for f in each.findings)

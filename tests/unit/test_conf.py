@@ -59,6 +59,8 @@ extra_traits = 10de:1eb8=CUSTOM_RACK_7, CUSTOM_CHEAP
 extra_traits = 0000:5e:*=CUSTOM_RACK_8
 withdraw_after = 5
 on_fault = keep
+nvml_library = /opt/nvidia/libnvidia-ml.so.1
+nvml_timeout = 0.5
 [agent]
 enabled_drivers = ext_nvidia_gpu_driver, nvidia_gpu_driver
 [pci]
@@ -79,6 +81,8 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
         enabled_drivers=("ext_nvidia_gpu_driver", "nvidia_gpu_driver"),
         withdraw_after=5,
         on_fault="keep",
+        nvml_library="/opt/nvidia/libnvidia-ml.so.1",
+        nvml_timeout=0.5,
         state_dir=f"{tmp_path}/var/lib/cyborg/ext_drivers",
         cyborg_device_specs=('{"vendor_id": "10de"}',),
     )
@@ -94,6 +98,12 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
         ("withdraw_after", "10081", "whole numbers 1 to 10080"),
         ("withdraw_after", "three", "whole numbers 1 to 10080"),
         ("withdraw_after", "", "whole numbers 1 to 10080"),
+        ("nvml_library", "libnvidia-ml.so.1", "absolute path"),
+        ("nvml_timeout", "0", "seconds from 0.1 to 60"),
+        ("nvml_timeout", "61", "seconds from 0.1 to 60"),
+        ("nvml_timeout", "nan", "seconds from 0.1 to 60"),
+        ("nvml_timeout", "soon", "seconds from 0.1 to 60"),
+        ("nvml_timeout", "", "seconds from 0.1 to 60"),
         ("on_fault", "", "withdraw, keep"),
         ("state_dir", "", "absolute path"),
         ("catalog_dir", "", "absolute path"),
