@@ -263,6 +263,10 @@ def virtual_function(
         numa_node=physical.numa_node,
         physfn=address,
         reset_method="flr",
+        # One of them fits, whatever the card holds.
+        mdev_types=tuple(
+            dataclasses.replace(each, available_instances=1) for each in physical.mdev_types
+        ),
     )
 
 

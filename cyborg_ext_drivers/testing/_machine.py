@@ -19,6 +19,7 @@ change, and writes what differs.
 import copy
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,12 +30,15 @@ from cyborg_ext_drivers.testing._description import (
     OWN_GROUP,
     FunctionDescription,
     HostDescription,
+    MediatedType,
 )
 from cyborg_ext_drivers.testing._files import Entry
 from cyborg_ext_drivers.testing._oddities import Oddity
 from cyborg_ext_drivers.testing._validation import DescriptionError, Fault
 
 _BUS = "/sys/bus/pci/devices"
+_FRAMEBUFFER = re.compile(r"framebuffer=(\w+)")
+_MOST_INSTANCES = re.compile(r"max_instance=(\d+)")
 
 
 class UnknownFunction(errors.ExtDriversError, LookupError):
@@ -211,16 +215,47 @@ class Machine:
         """
         function = self.get(parent)
         offered = function.mdev_types if self.offers_mediated_types(function) else ()
-        limits = {each.id: each.available_instances for each in offered}
-        siblings = [each.type for each in self.mediated.values() if each.parent == parent]
-        if kind not in limits:
+        wanted = next((each for each in offered if each.id == kind), None)
+        if wanted is None:
             raise ValueError(f"{parent} offers no type {kind}")
-        if {*siblings, kind} != {kind} or len(siblings) >= limits[kind]:
+        if not self.room_for(function, wanted):
             raise ValueError(f"{parent} has no room for another {kind}")
         if uuid in self.mediated:
             raise ValueError(f"{uuid} exists already")
         self.mediated[uuid] = MediatedDevice(uuid, parent, kind, self.new_group())
         return self.mediated[uuid]
+
+    def room_for(self, function: FunctionDescription, kind: MediatedType) -> int:
+        """Return how many more mediated devices of a type a parent can have.
+
+        All on one card are of one size, as NVIDIA's in equal-size mode; a virtual function has
+        one at most.
+        """
+        on_card = self.mediated_beside(function.address)
+        own = [each for each in on_card if each.parent == function.address]
+        if any(self._size_of(each) != _size(kind) for each in on_card):
+            return 0
+        if function.physfn is None:
+            return max(kind.available_instances - len(own), 0)
+        most = _MOST_INSTANCES.search(kind.description or "")
+        is_full = bool(own) or (most is not None and len(on_card) >= int(most[1]))
+        return 0 if is_full else kind.available_instances
+
+    def mediated_beside(self, parent: PciAddress) -> list[MediatedDevice]:
+        """Return the mediated devices on the whole card that a parent is, or is part of."""
+        parts = set(self.parents_beside(parent))
+        return [each for each in self.mediated.values() if each.parent in parts]
+
+    def parents_beside(self, parent: PciAddress) -> list[PciAddress]:
+        """Return the functions of the whole card that a parent is, or is part of."""
+        card = self.get(parent).physfn or parent
+        return [
+            each.address for each in self.functions.values() if card in (each.address, each.physfn)
+        ]
+
+    def _size_of(self, device: MediatedDevice) -> str:
+        kinds = self.functions[device.parent].mdev_types
+        return next((_size(each) for each in kinds if each.id == device.type), device.type)
 
     def _set(self, function: FunctionDescription) -> None:
         self.functions[function.address] = function
@@ -295,3 +330,9 @@ class Machine:
         return (
             bool(function.mdev_types) and is_held and not self.virtual_functions(function.address)
         )
+
+
+def _size(kind: MediatedType) -> str:
+    """Return the size of a type, by which it excludes others: its framebuffer, or itself."""
+    match = _FRAMEBUFFER.search(kind.description or "")
+    return match[1] if match else kind.id

@@ -13,7 +13,7 @@
 """Mediated devices and the types that their parents offer.
 
 Source: Documentation/ABI/testing/sysfs-bus-vfio-mdev, drivers/vfio/mdev.  A card that has
-one offers no other type any more, as NVIDIA's in equal-size mode.
+one has no room for types of another size any more, as NVIDIA's in equal-size mode.
 """
 
 from cyborg_ext_drivers.testing._description import FunctionDescription, MediatedType
@@ -29,19 +29,18 @@ def entries(machine: Machine, function: FunctionDescription, here: str) -> dict[
     tree: dict[str, Entry] = {f"/sys/class/mdev_bus/{function.address}": Link(here)}
     for kind in function.mdev_types:
         directory = f"{here}/mdev_supported_types/{kind.id}"
-        tree |= {f"{directory}/{name}": entry for name, entry in _type(kind, devices).items()}
+        tree |= {
+            f"{directory}/{name}": entry for name, entry in _type(machine, function, kind).items()
+        }
     for device in devices:
         tree |= _device(device, here, _driver(function))
     return tree
 
 
-def _type(kind: MediatedType, devices: list[MediatedDevice]) -> dict[str, Entry]:
-    left = kind.available_instances - len(devices)
-    if any(device.type != kind.id for device in devices):
-        left = 0
+def _type(machine: Machine, function: FunctionDescription, kind: MediatedType) -> dict[str, Entry]:
     files: dict[str, Entry] = {
         "name": f"{kind.name}\n".encode(),
-        "available_instances": f"{max(left, 0)}\n".encode(),
+        "available_instances": f"{machine.room_for(function, kind)}\n".encode(),
         "device_api": f"{kind.device_api}\n".encode(),
         "create": Special.WRITE_ONLY,
         "devices": Special.DIRECTORY,

@@ -374,7 +374,7 @@ class FakeHost(fixtures.Fixture):
         :raises ValueError: when the parent does not offer the type, or no more of it.
         """
         device = self._machine.create_mediated(_parsed(parent), type, uuid)
-        self._refresh(device.parent)
+        self._refresh(*self._machine.parents_beside(device.parent))
         return device
 
     def remove_mediated_device(self, uuid: str) -> None:
@@ -382,7 +382,25 @@ class FakeHost(fixtures.Fixture):
 
         :raises LookupError: when there is none of this UUID.
         """
-        self._refresh(self._machine.mediated.pop(uuid).parent)
+        parent = self._machine.mediated.pop(uuid).parent
+        self._refresh(*self._machine.parents_beside(parent))
+
+    def obey(self) -> list[MediatedDevice]:
+        """Do what was written to the ``create`` files of types of mediated devices.
+
+        A file system takes what is written and does nothing; the kernel makes a device of it.
+        Return those that were made.
+
+        :raises ValueError: when the kernel would have refused to.
+        """
+        made = []
+        for function in self.description.functions:
+            for kind in function.mdev_types:
+                place = f"{_DEVICES}/{function.address}/mdev_supported_types/{kind.id}/create"
+                written = _taken(self.path(place))
+                if written:
+                    made.append(self.create_mediated_device(function.address, kind.id, written))
+        return made
 
     def _change(self, address: str | PciAddress, **changes: Any) -> None:
         self._machine.change(_parsed(address), **changes)
@@ -406,3 +424,14 @@ class FakeHost(fixtures.Fixture):
 
 def _parsed(address: str | PciAddress) -> PciAddress:
     return address if isinstance(address, PciAddress) else PciAddress.parse(address)
+
+
+def _taken(path: pathlib.Path) -> str:
+    """Return what was written to a file that only takes commands, and empty it."""
+    if not path.exists() or not path.stat().st_size:
+        return ""
+    path.chmod(0o600)
+    text = path.read_text()
+    path.write_text("")
+    path.chmod(0o200)
+    return text.strip()
