@@ -15,18 +15,22 @@
 The agent has read its cyborg.conf already (:func:`load`); the command reads the same files
 itself (:func:`read`), whether Cyborg is installed or not.  What belongs to Cyborg is none of
 our business, but for ``[agent] enabled_drivers``, ``[DEFAULT] host`` (with ``[api] host_ip``, to
-which it may refer) and ``[pci] passthrough_whitelist``, which decide who reports a card.
+which it may refer) and ``[pci] passthrough_whitelist``, which decide who reports a card, and
+``[gpu_devices] enabled_vgpu_types`` with each ``[vgpu_<type>] device_addresses``, which decide
+into what a card is divided.
 """
 
 import dataclasses
 import glob
 import os
+import re
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from oslo_config import cfg, types
 
 from cyborg_ext_drivers import traits
+from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import ConfigurationError, ConfigurationFileError
 from cyborg_ext_drivers.host.text import UnusableFile, read_text
 from cyborg_ext_drivers.options import InvalidSelector, Options, Selector
@@ -192,7 +196,12 @@ _CYBORG_OPTIONS = (
     ("api", cfg.HostAddressOpt("host_ip", default="127.0.0.1")),
     ("agent", cfg.ListOpt("enabled_drivers", default=["fake_driver"])),
     ("pci", cfg.MultiStrOpt("passthrough_whitelist", default=[])),
+    ("gpu_devices", cfg.ListOpt("enabled_vgpu_types", default=[])),
 )
+# Equal to what cyborg.conf.devices registers in Cyborg 14 to 17, so that either may come first.
+_DEVICE_ADDRESSES = cfg.ListOpt("device_addresses", default=[], item_type=types.String())
+# <driver>-<number>; it becomes part of a path that the agent writes to as root.
+_VGPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # As Nova declares it; nova/conf/pci.py.
 _NOVA_DEVICE_SPEC = cfg.MultiStrOpt(
     "device_spec",
@@ -254,6 +263,7 @@ def load(conf: cfg.ConfigOpts) -> Options:
         nvml_library=_library(values["nvml_library"]),
         nvml_timeout=values["nvml_timeout"],
         enabled_drivers=_of_cyborg(conf, "agent", "enabled_drivers"),
+        vgpu_types=_vgpu_types(conf),
         cyborg_device_specs=_of_cyborg(conf, "pci", "passthrough_whitelist") or (),
     )
 
@@ -371,6 +381,43 @@ def _of_cyborg(conf: cfg.ConfigOpts, group: str, option: str) -> tuple[str, ...]
     if group not in conf or option not in conf[group]:
         return None
     return tuple(_value(conf, option, group))
+
+
+def _vgpu_types(conf: cfg.ConfigOpts) -> tuple[tuple[PciAddress, str], ...]:
+    """Return the type of vGPU that is to be at each address, in the order of the options."""
+    names = _of_cyborg(conf, "gpu_devices", "enabled_vgpu_types") or ()
+    found: dict[PciAddress, str] = {}
+    for name in dict.fromkeys(filter(None, names)):
+        for address in _device_addresses(conf, name):
+            other = found.setdefault(address, name)
+            if other != name:
+                reason = f"[vgpu_{other}] names it as well; a card has vGPUs of one type"
+                raise ConfigurationError("device_addresses", address, reason, group=f"vgpu_{name}")
+    return tuple(found.items())
+
+
+def _device_addresses(conf: cfg.ConfigOpts, name: str) -> Iterator[PciAddress]:
+    if not _VGPU_TYPE.fullmatch(name):
+        reason = (
+            f"{name!r} is no type of vGPU; write what is in mdev_supported_types of the card, "
+            "for example nvidia-223"
+        )
+        raise ConfigurationError("enabled_vgpu_types", None, reason, "gpu_devices")
+    group = f"vgpu_{name}"
+    if group not in conf or _DEVICE_ADDRESSES.dest not in conf[group]:
+        conf.register_opt(_DEVICE_ADDRESSES, group=group)
+    texts = [text for text in _value(conf, _DEVICE_ADDRESSES.dest, group) if text.strip()]
+    if not texts:
+        reason = (
+            f"it is missing, and [gpu_devices] enabled_vgpu_types names {name}; write the PCI "
+            "addresses of the cards that are to have vGPUs of this type"
+        )
+        raise ConfigurationError("device_addresses", None, reason, group)
+    for text in texts:
+        try:
+            yield PciAddress.parse(text)
+        except InvalidAddress as error:
+            raise ConfigurationError("device_addresses", text, str(error), group) from None
 
 
 def _value(conf: cfg.ConfigOpts, option: str, group: str = GROUP.name):

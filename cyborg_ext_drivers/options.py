@@ -106,6 +106,8 @@ class Options:
     nvml_timeout: float = 5.0
     #: ``[agent] enabled_drivers``; ``None`` where no cyborg.conf was read.
     enabled_drivers: tuple[str, ...] | None = None
+    #: The types of vGPU that cards, or virtual functions of cards, are to have, by address.
+    vgpu_types: tuple[tuple[PciAddress, str], ...] = ()
     #: The values of ``[pci] passthrough_whitelist`` in cyborg.conf, as they stand there.
     cyborg_device_specs: tuple[str, ...] = ()
     #: The values of ``[pci] device_spec`` in nova.conf, as they stand there.

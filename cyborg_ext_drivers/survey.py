@@ -105,6 +105,8 @@ class Survey:
     """All that is to be said of a host, by address."""
 
     assessments: tuple[Assessment, ...]
+    #: What the options ask of cards that the host does not have, a sentence each.
+    unmet: tuple[str, ...] = ()
 
     @property
     def reported(self) -> tuple[Assessment, ...]:
@@ -192,8 +194,22 @@ class Surveyor:
         assessed = [each for each in found if isinstance(each, Assessment)]
         parts = [each for each in found if isinstance(each, VirtualFunction)]
         return Survey(
-            _with_parts(assessed, parts, lambda of: self._elsewhere(of, surroundings), self._judged)
+            _with_parts(
+                assessed, parts, lambda of: self._elsewhere(of, surroundings), self._judged
+            ),
+            self._unmet(host, chosen),
         )
+
+    def unmet(self, host: Host) -> tuple[str, ...]:
+        """Return, a sentence each, what the options ask of cards that the host does not have.
+
+        :raises EnumerationError: when the host's PCI functions cannot be listed.
+        """
+        return self._unmet(host, self.families)
+
+    def _unmet(self, host: Host, families: Iterable[Family]) -> tuple[str, ...]:
+        said = (each for family in families for each in family.unmet(host, self.options))
+        return tuple(dict.fromkeys(said))
 
     def family_of(self, identity: Identity) -> Family | None:
         """Return the family whose card a function of this identity is, ``None`` for others."""
@@ -247,6 +263,9 @@ class Surveyor:
             if family is None:
                 return Assessment(function, None, (bystander(function, surroundings),))
             accelerator = self._accelerator(function, family, surroundings)
+            partition = family.partition(accelerator, surroundings.host, self.options)
+            if partition is not None:
+                return self._partitioned(accelerator._replace(partition=partition), surroundings)
             if family.is_divisible and function.virtual_functions:
                 return self._divided(accelerator, surroundings)
             return self._whole(accelerator, surroundings)
@@ -259,25 +278,49 @@ class Surveyor:
         findings, passed = self._examine(accelerator, surroundings)
         return Assessment(accelerator.function, accelerator, findings, passed, deployables)
 
+    def _partitioned(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
+        """Return what is to be said of a card of which the host's driver makes parts."""
+        function = accelerator.function
+        deployables = self._as_chosen(accelerator, accelerator.family.deployables(accelerator))
+        of_card, passed = self._examine(accelerator, surroundings, is_divided=True)
+        findings = [*of_card]
+        if enabled := function.virtual_functions:
+            _, wrong = self._agreeing(function, enabled, surroundings)
+            findings.extend(map(_of_part, wrong) if deployables else wrong)
+            whole = self._judged(enabled_on(function, enabled))
+            findings.append(whole._replace(lowered=Severity.INFO))
+        return Assessment(
+            function, accelerator, tuple(dict.fromkeys(findings)), passed, deployables
+        )
+
     def _divided(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
         """Return what is to be said of a card whose virtual functions instances get."""
         function = accelerator.function
-        functions = surroundings.host.functions
         enabled = function.virtual_functions
-        virtual, findings = [], []
-        for address in dict.fromkeys(enabled):
-            each = functions.get(address)
-            wrong = disagreement(function, address, each)
-            if wrong or each is None:
-                findings.append(self._judged(wrong))
-            else:
-                virtual.append(each)
+        virtual, findings = self._agreeing(function, enabled, surroundings)
         assessment = self._of_parts(accelerator, findings, virtual, surroundings)
         whole = self._judged(enabled_on(function, enabled))
         if assessment.accelerator.virtual_functions or _is_unreadable(assessment):
             # That is how it should be, or it is not known whether it is.
             whole = whole._replace(lowered=Severity.INFO)
         return dataclasses.replace(assessment, findings=(*assessment.findings, whole))
+
+    def _agreeing(
+        self,
+        card: PciFunction,
+        addresses: Sequence[PciAddress],
+        surroundings: Surroundings,
+    ) -> tuple[list[PciFunction], list[Finding]]:
+        """Return the virtual functions that a card names and that say so too, and the others."""
+        virtual, findings = [], []
+        for address in dict.fromkeys(addresses):
+            each = surroundings.host.functions.get(address)
+            wrong = disagreement(card, address, each)
+            if wrong or each is None:
+                findings.append(self._judged(wrong))
+            else:
+                virtual.append(each)
+        return virtual, findings
 
     def _of_parts(
         self,
@@ -543,7 +586,7 @@ def _confronted(
     if not others:
         return assessment
     finding = judged(unnamed(assessment.function, others))
-    if assessment.accelerator.virtual_functions:
+    if assessment.accelerator.virtual_functions or assessment.accelerator.partition:
         finding = _of_part(finding)
     return dataclasses.replace(assessment, findings=(*assessment.findings, finding))
 

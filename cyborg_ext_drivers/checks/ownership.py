@@ -105,9 +105,18 @@ class OwnershipCheck(Check):
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
         """Yield who else has a say in the card; what is its virtual functions' is asked of them."""
-        excluding = _matching_selector(accelerator, surroundings.options.exclude)
+        options = surroundings.options
+        excluding = _matching_selector(accelerator, options.exclude)
         if excluding:
             yield _excluded(accelerator, excluding)
+            return
+        if (
+            accelerator.partition
+            and options.include
+            and not _is_included(accelerator, options.include)
+        ):
+            # The operator named it for its type; vfio_only is about cards that the host lets go.
+            yield _not_included(accelerator, options.include)
             return
         yield _claimed(accelerator, surroundings.options)
         yield from self._examine_card(accelerator, surroundings)
@@ -127,8 +136,7 @@ def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
     if excluding:
         return _excluded(accelerator, excluding)
     if options.include and not _is_included(accelerator, options.include):
-        text = ",".join(map(str, options.include))
-        return _left_out(accelerator, "It is not among what is included", "include", text)
+        return _not_included(accelerator, options.include)
     if options.vfio_only and not accelerator.function.is_on_vfio:
         return _not_set_aside(accelerator)
     return Passed(EXCLUDED_BY_CONFIG, (("[ext_drivers]", "include, exclude, vfio_only"),))
@@ -137,6 +145,9 @@ def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
 def _is_included(accelerator: Accelerator, include: tuple[Selector, ...]) -> bool:
     """Return whether a function is included, or the card of which it is a virtual function."""
     card, identity = accelerator.physical_function, accelerator.card_identity
+    parts = accelerator.partition.functions if accelerator.partition else ()
+    if any(each.matches(part.address, part.identity) for each in include for part in parts):
+        return True
     return bool(_matching_selector(accelerator, include)) or (
         card is not None
         and identity is not None
@@ -153,6 +164,11 @@ def _matching_selector(
 
 def _excluded(accelerator: Accelerator, selector: Selector) -> Finding:
     return _left_out(accelerator, "It is excluded", "exclude", selector)
+
+
+def _not_included(accelerator: Accelerator, include: tuple[Selector, ...]) -> Finding:
+    text = ",".join(map(str, include))
+    return _left_out(accelerator, "It is not among what is included", "include", text)
 
 
 def _left_out(accelerator: Accelerator, message: str, option: str, value: object) -> Finding:

@@ -151,8 +151,8 @@ class Looking(Reporting):
             if parsed_args.fake is not None:
                 root = str(stack.enter_context(_fake_host(parsed_args.fake)).root)
             view = _view(root, parsed_args.config_file)
-            for doubt in view.doubts():
-                print(doubt, file=sys.stderr)
+            for said in (*view.doubts(), *view.surveyor.unmet(view.host)):
+                print(said, file=sys.stderr)
             yield view
 
 

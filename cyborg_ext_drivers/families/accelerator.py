@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 
 class AttachHandle(NamedTuple):
-    """What one instance gets: the address that libvirt attaches."""
+    """What one instance gets: the address that libvirt attaches, or what the agent makes there."""
 
     address: PciAddress
     type: str = "PCI"
+    #: The type of mediated device that the agent is to make at the address.
+    asked_type: str | None = None
+    #: Which of those that the address can hold.
+    number: int | None = None
 
 
 class Deployable(NamedTuple):
@@ -39,6 +43,23 @@ class Deployable(NamedTuple):
     resource_class: str
     traits: tuple[str, ...]
     handles: tuple[AttachHandle, ...]
+
+
+class Partition(NamedTuple):
+    """Equal parts into which the operator has a card divided: ``nvidia-223``, eight times."""
+
+    #: What the host's driver calls the type.
+    type: str
+    #: What people call it, as a trait can hold it; ``None`` while the host does not say.
+    name: str | None = None
+    #: None where the card cannot have such parts; a check says why.
+    handles: tuple[AttachHandle, ...] = ()
+    #: Traits of the type in the spelling of Cyborg's own driver, where that is another.
+    older: tuple[str, ...] = ()
+    #: Further types that the operator names for the same card.
+    others: tuple[str, ...] = ()
+    #: The functions that the operator named, or meant with the card.
+    functions: tuple[PciFunction, ...] = ()
 
 
 class Accelerator(NamedTuple):
@@ -59,6 +80,8 @@ class Accelerator(NamedTuple):
     inferred: Identity | None = None
     #: What the card is of which this is one virtual function.
     card_identity: Identity | None = None
+    #: Into what the operator has the card divided by the host's driver, which keeps it.
+    partition: Partition | None = None
 
     @property
     def address(self) -> PciAddress:
@@ -82,9 +105,9 @@ class Accelerator(NamedTuple):
 
     @property
     def is_given_in_parts(self) -> bool:
-        """Whether an instance gets a virtual function; a guest may see one by itself."""
+        """Whether an instance gets a part; a guest may see a virtual function by itself."""
         is_virtual = self.product is not None and self.product.is_virtual
-        return bool(self.virtual_functions) or is_virtual
+        return bool(self.virtual_functions or self.partition) or is_virtual
 
     @property
     def model(self) -> str | None:

@@ -25,10 +25,17 @@ import abc
 from typing import ClassVar
 
 from cyborg_ext_drivers import traits
-from cyborg_ext_drivers.families.accelerator import Accelerator, AttachHandle, Deployable
+from cyborg_ext_drivers.families.accelerator import (
+    Accelerator,
+    AttachHandle,
+    Deployable,
+    Partition,
+)
+from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.options import Options
 
-__all__ = ["Accelerator", "AttachHandle", "Deployable", "Family"]
+__all__ = ["Accelerator", "AttachHandle", "Deployable", "Family", "Partition"]
 
 
 class Family(abc.ABC):
@@ -63,20 +70,41 @@ class Family(abc.ABC):
         """Return the traits by which earlier Cyborg releases knew such a card."""
         return ()
 
+    def partition(self, accelerator: Accelerator, host: Host, options: Options) -> Partition | None:
+        """Return into what the operator has a card divided by the host's driver.
+
+        ``None`` for a card that is given away whole, or by its virtual functions.
+
+        :raises ReadError: when the host does not say what of it can be had.
+        """
+        return None
+
+    def unmet(self, host: Host, options: Options) -> tuple[str, ...]:
+        """Return, a sentence each, what the options ask of cards that the host does not have.
+
+        What is wrong with a card that it has is a finding.
+        """
+        return ()
+
     def deployables(self, accelerator: Accelerator) -> tuple[Deployable, ...]:
-        """Return what of the card is scheduled: the whole card once, or its virtual functions.
+        """Return what of the card is scheduled: the whole card once, or its parts.
 
         :raises ReadError: when the host does not say how the card is divided.
         """
-        identity = accelerator.identity
+        identity, partition = accelerator.identity, accelerator.partition
         named = traits.of_device(
             self.kind,
             accelerator.vendor,
             identity.id.device,
             accelerator.model,
-            older=self.older_traits(identity),
+            partition.name if partition else None,
+            older=(*self.older_traits(identity), *(partition.older if partition else ())),
         )
         given = accelerator.virtual_functions or (accelerator.function,)
         handles = tuple(AttachHandle(function.address) for function in given)
+        if partition:
+            handles = partition.handles
+        if not handles:
+            return ()
         name = self.virtual_function_class if accelerator.is_given_in_parts else None
         return (Deployable(accelerator.address, name or self.resource_class, named, handles),)

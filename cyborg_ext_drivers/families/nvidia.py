@@ -16,16 +16,19 @@ Class 0300 (VGA), 0302 (3D) and 0380 alike, by number and never by a text that a
 update changes.  The audio, USB and UCSI functions of a card are companions, NVSwitches are
 bridges (class 0680), virtual functions belong to their physical function.
 
-Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
+Next stop: :mod:`cyborg_ext_drivers.families.vgpu`.
 """
 
 from cyborg_ext_drivers import traits
-from cyborg_ext_drivers.families.base import Family
+from cyborg_ext_drivers.families import vgpu
+from cyborg_ext_drivers.families.base import Accelerator, Family, Partition
+from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.options import Options
 
 
 class NvidiaFamily(Family):
-    """Whole NVIDIA GPUs."""
+    """NVIDIA GPUs, whole or as vGPUs of one type each."""
 
     name = "nvidia_gpu"
     driver = "ext_nvidia_gpu_driver"
@@ -47,3 +50,17 @@ class NvidiaFamily(Family):
     def older_traits(self, identity: Identity) -> tuple[str, ...]:
         """Return Cyborg 4 to 9's spelling, ``CUSTOM_GPU_PRODUCT_ID_1EB8``."""
         return (traits.custom("GPU", "PRODUCT_ID", identity.id.device),)
+
+    def partition(self, accelerator: Accelerator, host: Host, options: Options) -> Partition | None:
+        """Return the vGPUs that ``[vgpu_<type>] device_addresses`` ask of a card.
+
+        :raises ReadError: when the host does not say how many it can have.
+        """
+        return vgpu.partition(accelerator, host, options) if options.vgpu_types else None
+
+    def unmet(self, host: Host, options: Options) -> tuple[str, ...]:
+        """Return which addresses in the options are of no GPU of NVIDIA's."""
+        if not options.vgpu_types:
+            return ()
+        found = host.functions.select(lambda identity: self.recognises(identity, None))
+        return vgpu.unmet(list(found), host, options)

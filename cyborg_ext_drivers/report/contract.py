@@ -104,7 +104,13 @@ def _to_deployable(deployable: Deployable, driver: str, hostname: str) -> Deploy
 
 
 def _to_handle(handle: AttachHandle) -> tuple[str, str]:
-    return handle.type, handle.address.to_json()
+    if handle.asked_type is None:
+        return handle.type, handle.address.to_json()
+    # As cyborg.accelerator.common.utils.mdev_str_to_json writes it, the keys sorted.
+    fields = json.loads(handle.address.to_json())
+    fields["asked_type"] = handle.asked_type
+    fields["vgpu_mark"] = f"{handle.asked_type}_{handle.number}"
+    return handle.type, json.dumps(fields, sort_keys=True)
 
 
 def _standard_information(accelerator: Accelerator) -> dict[str, str | None]:

@@ -78,7 +78,7 @@ class ExtDriver(GenericDriver):
             neighbours = EnabledNeighbours(self._surveyor, self.family, hostname, host)
             decisions = self._ledger.settle(survey, host, neighbours)
         self._state.save(self._ledger.entries)
-        self._journal.write(decisions)
+        self._journal.write(decisions, survey.unmet)
         self._devices = {
             each.assessment.function.name: (each.report, self._device_of(each))
             for each in decisions

@@ -46,10 +46,18 @@ class Journal:
     def __init__(self, driver: str, reported: Iterable[str] = ()):
         self._driver = driver
         self._known = dict.fromkeys(reported, _Known(Verdict.HELD))
+        self._unmet: set[str] = set()
         self._is_new = True
 
-    def write(self, decisions: Collection[Decision]) -> None:
-        """Log what has changed since the last time, a line for each card."""
+    def write(self, decisions: Collection[Decision], unmet: Collection[str] = ()) -> None:
+        """Log what has changed since the last time, a line for each card.
+
+        :param unmet: what the options ask of cards that the host does not have.
+        """
+        for sentence in unmet:
+            if sentence not in self._unmet:
+                LOG.warning("%s", sentence)
+        self._unmet = set(unmet)
         assessments = {each.assessment.function.name: each.assessment for each in decisions}
         now = {each.assessment.function.name: _known(each) for each in decisions}
         if self._is_new:

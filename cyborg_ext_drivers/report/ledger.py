@@ -149,15 +149,15 @@ class Ledger:
         """Return those that do not qualify and are told as before, none of them given twice."""
         failing = [name for name, entry in self.entries.items() if _is_failing(entry, told[name])]
         given = {
-            handle
+            address
             for name in self.entries.keys() - failing
-            for handle in _handles(told[name].report)
+            for address in _addresses(told[name].report)
         }
         elsewhere = turn.reported_elsewhere(failing)
         held = {}
         for name in failing:
             entry = self.entries[name]
-            if name not in elsewhere and not given & _handles(entry.report):
+            if name not in elsewhere and not given & _addresses(entry.report):
                 kept = self._kept(entry, told[name].assessment, turn.count(entry))
                 if kept is not None:
                     held[name] = kept
@@ -242,12 +242,12 @@ class _Turn:
         self, decision: Decision, entries: Mapping[str, Entry]
     ) -> Iterator[tuple[str, Finding]]:
         assessment, report = decision
-        handles, groups = _handles(report), set(_groups_of(decision))
+        addresses, groups = _addresses(report), set(_groups_of(decision))
         for name, entry in entries.items():
             if name == assessment.function.name:
                 continue
             evidence = (f"{DEVICES}/{name}", f"{entry.reason or 'reported before'}")
-            if handles & _handles(entry.report):
+            if addresses & _addresses(entry.report):
                 yield (
                     name,
                     NOT_AN_ACCELERATOR.finding(
@@ -269,8 +269,9 @@ class _Turn:
 
     def _groups_of_entry(self, entry: Entry) -> set[int]:
         """Return the groups of what a card gives away, as they are or as they last were."""
-        given = (PciAddress.from_json(info) for _, info in _handles(entry.report))
-        functions = [self.host.functions.get(address) for address in given]
+        functions = [
+            self.host.functions.get(address) for address in _addresses(entry.report, {"PCI"})
+        ]
         found = [_group_of(each) if each else None for each in functions]
         groups = {group for group in found if group is not None}
         if None in found and entry.boot_id == self.boot_id:
@@ -306,6 +307,11 @@ def _handles(report: DeviceReport) -> set[tuple[str, str]]:
     return {handle for deployable in report.deployables for handle in deployable.handles}
 
 
+def _addresses(report: DeviceReport, types: Collection[str] = ("PCI", "MDEV")) -> set[PciAddress]:
+    """Return where instances get something; two cards never have one of them in common."""
+    return {PciAddress.from_json(info) for kind, info in _handles(report) if kind in types}
+
+
 def _is_failing(entry: Entry, decision: Decision) -> bool:
     """Return whether a card, or a part of it that was reported, does not qualify any more.
 
@@ -315,11 +321,9 @@ def _is_failing(entry: Entry, decision: Decision) -> bool:
     if report is None:
         return True
     lost = _handles(entry.report) - _handles(report)
-    at_fault = {
-        each.address.to_json() for each in assessment.findings if each.lowered is Severity.WARNING
-    }
+    at_fault = {each.address for each in assessment.findings if each.lowered is Severity.WARNING}
     is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
-    return is_doubtful or any(info in at_fault for _, info in lost)
+    return is_doubtful or any(PciAddress.from_json(info) in at_fault for _, info in lost)
 
 
 def is_faulty(report: DeviceReport) -> bool:
@@ -352,6 +356,9 @@ def _withdrawn(decision: Decision) -> Decision:
 def _groups_of(decision: Decision) -> tuple[int, ...]:
     """Return the IOMMU groups of what is given away of a card that qualifies."""
     accelerator = decision.assessment.accelerator
+    if accelerator.partition:
+        # The host keeps the card, and each mediated device has a group of its own.
+        return ()
     given = accelerator.virtual_functions or (accelerator.function,)
     return tuple(sorted({group for each in given if (group := _group_of(each)) is not None}))
 
