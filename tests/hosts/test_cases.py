@@ -21,6 +21,7 @@ words, and a ``policy`` for the addresses where either answer is right.
 import json
 import os
 import pathlib
+import uuid
 from typing import Any
 
 import pytest
@@ -36,7 +37,6 @@ from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
 #: Cases that need what is not there yet.
 NOT_YET = {
     "intel-dp-372-arria10-pac-port-on-vf": "a family of Intel FPGAs",
-    "kdp-78-rtx6000-with-active-mdevs": "mediated devices",
     "xrt-6787-u280-mgmt-and-user-function": "a family of Xilinx FPGAs",
     "xrt-9454-u200-not-programmed": "a family of Xilinx FPGAs",
 }
@@ -56,9 +56,12 @@ SUPPORTED = [name for name in CASES if name not in NOT_YET]
 
 def fake_host(case: dict[str, Any]) -> FakeHost:
     """Return the host of a case, with what stands in ``extra`` laid out as well."""
-    fake = FakeHost.from_mapping({"host": case["host"]})
+    fake = FakeHost.from_mapping({"host": with_types(case["host"])})
     for function in case["host"]["functions"]:
         address, extra = function["address"], function.get("extra", {})
+        for _ in range(extra.get("mdevs_active", 0)):
+            kind = extra["mdev_supported_types"].split()[0]
+            fake.create_mediated_device(address, kind, str(uuid.uuid4()))
         if extra.get("config_bytes") == "all ff":
             fake.set_attribute(address, "config", b"\xff" * 256)
         if "revision" in extra:
@@ -67,6 +70,18 @@ def fake_host(case: dict[str, Any]) -> FakeHost:
             kind = str(extra["nvidia_current_vgpu_type"])
             fake.set_attribute(address, "nvidia/current_vgpu_type", kind)
     return fake
+
+
+def with_types(host: dict[str, Any]) -> dict[str, Any]:
+    """Return a host with the types of mediated devices that stand in ``extra`` in words."""
+    functions = []
+    for function in host["functions"]:
+        words = function.get("extra", {}).get("mdev_supported_types")
+        if words:
+            kind = {"name": "a type", "available_instances": 8}
+            function = {**function, "mdev_types": {words.split()[0]: kind}}
+        functions.append(function)
+    return {**host, "functions": functions}
 
 
 def cut_short(case: dict[str, Any], fake: FakeHost) -> None:
@@ -199,6 +214,12 @@ if FOLDER:
             ),
             ("mxgpu-25-mi355x-config-reads-ff", "0000:0c:00.0", "config-space-dead", ["power"]),
             ("kdp-50-own-functions-on-host-drivers", "0000:00:02.0", "integrated-gpu", []),
+            (
+                "kdp-78-rtx6000-with-active-mdevs",
+                "0000:05:00.0",
+                "mdev-in-use",
+                ["2 mediated devices", "nvidia-258", "remove"],
+            ),
             (
                 "quansight-7-two-v100-per-group",
                 "0000:28:00.0",
