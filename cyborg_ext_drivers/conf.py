@@ -117,7 +117,8 @@ OPTIONS = [
         "vfio_only",
         default=_DEFAULTS.vfio_only,
         help="Offer only accelerators that are bound to a vfio driver already, as set aside by "
-        "the operator; others are left to the host.",
+        "the operator; others are left to the host. Cards that ``device_addresses`` of a vGPU type "
+        "names stay with the host's driver and are offered nevertheless.",
     ),
     cfg.ListOpt(
         "vfs_expected",

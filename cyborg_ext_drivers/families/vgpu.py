@@ -17,7 +17,7 @@ the card holds.  From Ampere on it offers them below each virtual function, whic
 that the handles name virtual functions; that is where the agent makes the devices.  Which of the
 two a host has depends on card, driver and kernel, and is told by the files alone.
 
-Next stop: :mod:`cyborg_ext_drivers.checks.vgpu`.
+Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
 """
 
 from collections.abc import Sequence
@@ -183,11 +183,15 @@ def _is_of(address: PciAddress, card: PciFunction, host: Host) -> bool:
     function = host.functions.get(address)
     if function is None or function.identity is None:
         return _could_be_of(address, card)
-    physical = function.physical_function
-    if physical is None and function.is_virtual:
-        # Its link to the physical function is still to come.
+    try:
+        physical = function.physical_function
+    except ReadError:
+        # That is against the card it may be of, and no other.
         return _could_be_of(address, card)
-    return physical == card.address
+    if physical is not None:
+        return physical == card.address
+    # Its link to the physical function may be still to come.
+    return _could_be_of(address, card) and function.is_virtual
 
 
 def _could_be_of(address: PciAddress, card: PciFunction) -> bool:

@@ -16,7 +16,7 @@ Read: ``mdev_supported_types`` of the parent and its directories
 (Documentation/ABI/testing/sysfs-bus-vfio-mdev, drivers/vfio/mdev/mdev_sysfs.c).  The parent is
 the card itself, or each of its virtual functions.
 
-Next stop: :mod:`cyborg_ext_drivers.checks.vgpu`.
+Next stop: :mod:`cyborg_ext_drivers.families.vgpu`.
 """
 
 import re

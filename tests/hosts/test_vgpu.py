@@ -360,3 +360,41 @@ def test_a_name_of_any_form_gives_a_trait(name, trait):
         report = Agent(fake, (T4, "nvidia-223")).discover()[T4]
     assert contract.violations(report) == []
     assert (f"trait_{trait}", trait) in report.deployables[0].attributes
+
+
+@pytest.mark.parametrize("attribute", ["config", "physfn", "numa_node"])
+def test_what_cannot_be_read_of_one_card_costs_no_other(attribute):
+    other = "0000:5e:00.0"
+    with FakeHost.named(HOSTS[A40]) as fake:
+        fake.add_function(
+            other, vendor="10de", device="1eb8", class_="030200", driver="nvidia", iommu_group=90
+        )
+        agent = Agent(fake, (A40, "nvidia-557"), (other, "nvidia-223"))
+        before = agent.discover()
+        fake.make_unreadable(other, attribute)
+        assert agent.look()[A40].verdict is Verdict.REPORTED
+        assert agent.discover() == before
+
+
+def test_a_virtual_function_whose_link_cannot_be_read_holds_its_own_card():
+    with FakeHost.named(HOSTS[A40]) as fake:
+        agent = Agent(fake, *((part, "nvidia-557") for part in A40_PARTS[:2]))
+        before = agent.discover()
+        assert [str(PciAddress.from_json(json.dumps(info))) for _, info in handles(before[A40])]
+        fake.make_unreadable(A40_PARTS[1], "physfn")
+        for _ in range(5):
+            assert agent.discover() == before
+
+
+def test_a_card_that_was_divided_is_not_given_whole_while_devices_live():
+    with FakeHost.named(HOSTS[T4]) as fake:
+        agent = Agent(fake, (T4, "nvidia-223"))
+        before = agent.discover()
+        name = str(uuid.uuid4())
+        fake.create_mediated_device(T4, "nvidia-223", name)
+        # The operator takes the options away and restarts the agent.
+        entries, agent = agent.ledger.entries, Agent(fake)
+        agent.ledger.entries = entries
+        assert agent.discover() == before
+        fake.remove_mediated_device(name)
+        assert handles(agent.discover()[T4]) == [("PCI", json.loads(before[T4].cpid_info))]

@@ -92,6 +92,24 @@ entries = st.builds(
 )
 
 
+def divided(report):
+    """Return the report of a card before Ampere that has two vGPUs at one address."""
+    (deployable,) = report.deployables
+    text = CPID.replace("{", '{"asked_type": "nvidia-223", ')
+    handles = tuple(
+        ("MDEV", text.replace("}", f', "vgpu_mark": "nvidia-223_{number}"}}'))
+        for number in range(2)
+    )
+    deployables = (dataclasses.replace(deployable, handles=handles),)
+    return dataclasses.replace(report, deployables=deployables)
+
+
+def test_two_vgpus_of_one_address_are_two_handles(state):
+    entries = {ADDRESS: Entry(divided(REPORT))}
+    state.save(entries)
+    assert StateFile(os.path.dirname(state.path), DRIVER, "compute-1").load() == entries
+
+
 @given(entries)
 def test_any_entry_survives(tmp_path_factory, entry):
     state = StateFile(str(tmp_path_factory.mktemp("state")), DRIVER, "compute-1")
