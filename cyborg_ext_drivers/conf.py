@@ -166,6 +166,12 @@ OPTIONS = [
         "forbid that; withdrawn while an instance holds it, Cyborg cannot delete its provider "
         "and reports nothing of this host until the instance is gone.",
     ),
+    cfg.BoolOpt(
+        "report_serials",
+        default=_DEFAULTS.report_serials,
+        help="Tell Cyborg the serial numbers and UUIDs of cards, as far as the driver of a card "
+        "tells them. Whoever may list devices through Cyborg's API sees them.",
+    ),
     cfg.StrOpt(
         "state_dir",
         default="$host_root/var/lib/cyborg/ext_drivers",
@@ -260,6 +266,7 @@ def load(conf: cfg.ConfigOpts) -> Options:
         extra_traits=tuple(map(_extra_traits, values["extra_traits"])),
         withdraw_after=values["withdraw_after"],
         on_fault=values["on_fault"],
+        report_serials=values["report_serials"],
         state_dir="/" + _checked_path("state_dir", values["state_dir"]).lstrip("/"),
         nvml_library=_library(values["nvml_library"]),
         nvml_timeout=values["nvml_timeout"],

@@ -98,6 +98,8 @@ class Options:
     withdraw_after: int = 3
     #: What becomes then of a card whose hardware is dead: ``withdraw`` or ``keep``.
     on_fault: str = "withdraw"
+    #: Whether Cyborg is told serial numbers and UUIDs.
+    report_serials: bool = False
     #: Where the drivers keep what they reported, as the agent sees it.
     state_dir: str = "/var/lib/cyborg/ext_drivers"
     #: NVIDIA's management library, as this machine sees it; empty for what the loader finds.

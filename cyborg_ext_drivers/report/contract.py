@@ -128,6 +128,7 @@ def _vendor_information(accelerator: Accelerator) -> dict[str, str | int | None]
     product = accelerator.product
     known = (
         {
+            "product": product.name,
             "architecture": product.architecture,
             "compute_capability": product.compute_capability,
             "memory_mib": product.memory_mib,

@@ -37,7 +37,7 @@ from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.options import Options
-from cyborg_ext_drivers.report import contract
+from cyborg_ext_drivers.report import board, contract
 from cyborg_ext_drivers.report.contract import DeviceReport
 from cyborg_ext_drivers.survey import Assessment, Survey
 from cyborg_ext_drivers.traits import FAULTY
@@ -112,6 +112,7 @@ class Ledger:
                 if name not in self.entries:
                     decision = turn.unless_in_the_way(decision, held)
                 if decision.report:
+                    decision = self._completed(decision, turn)
                     groups = _groups_of(decision)
                     entries[name] = Entry(
                         decision.report, iommu_groups=groups, boot_id=turn.boot_id
@@ -122,6 +123,18 @@ class Ledger:
                 # Of a card that has gone, and is withdrawn, nothing more is to be said.
                 decisions.append(decision)
         return decisions, entries
+
+    def _completed(self, decision: Decision, turn: "_Turn") -> Decision:
+        """Return a decision with all that is known of the board, now or from before."""
+        function = decision.assessment.function
+        before = self.entries.get(function.name)
+        report = board.complete(
+            decision.report,
+            before and before.report,
+            turn.board_of(function),
+            self._options.report_serials,
+        )
+        return decision if report is decision.report else decision._replace(report=report)
 
     def _told(self, assessment: Assessment) -> Decision:
         """Return what is told of an assessment by itself, made once as long as it stays."""

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a card's own driver says of it for people, remembered once it was seen.
+
+The catalogue comes first.  What it does not know, and what it cannot know as a serial number,
+only NVML can tell, and NVML answers as long as the card is bound to its driver and not while an
+instance has it.  So what was told once is told again, and the report does not flicker.
+
+Next stop: :mod:`cyborg_ext_drivers.report.ledger`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+from cyborg_ext_drivers.report.contract import DeviceReport
+
+#: What tells one card from others of its model.
+SERIALS = ("serial_number", "uuid")
+#: What may be told of a card beside what the catalogue says.
+REMEMBERED = ("architecture", "compute_capability", "memory_mib", "product", *SERIALS)
+
+
+def complete(
+    report: DeviceReport,
+    before: DeviceReport | None,
+    seen: Mapping[str, str | int],
+    with_serials: bool,
+) -> DeviceReport:
+    """Return a report with what is known of the board beside what the catalogue says.
+
+    :param before: what Cyborg was told last of a card in this place, ``None`` for a new one.
+    :param seen: what the driver says now, empty while it says nothing.
+    :param with_serials: whether Cyborg is to be told serial numbers and UUIDs.
+    """
+    told = json.loads(report.vendor_board_info)
+    remembered = _remembered(report, before)
+    if any(seen.get(key, value) != value for key, value in remembered.items() if key in SERIALS):
+        # Another card of the same model.
+        remembered = {}
+    known = {**remembered, **seen}
+    more = {
+        key: known[key]
+        for key in REMEMBERED
+        if key in known and key not in told and (with_serials or key not in SERIALS)
+    }
+    if not more:
+        return report
+    return dataclasses.replace(report, vendor_board_info=json.dumps(told | more, sort_keys=True))
+
+
+def _remembered(report: DeviceReport, before: DeviceReport | None) -> dict[str, str | int]:
+    """Return what was told of the same card; one of another model is another card."""
+    if before is None or before.std_board_info != report.std_board_info:
+        return {}
+    return json.loads(before.vendor_board_info)
