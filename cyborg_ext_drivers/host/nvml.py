@@ -39,7 +39,7 @@ from cyborg_ext_drivers.host.bus import PciFunctions
 from cyborg_ext_drivers.host.kernel import BOOT_ID
 from cyborg_ext_drivers.host.sysfs import Tree
 
-__all__ = ["DRIVER", "Gpu", "Nvml", "NvmlAnswer", "State"]
+__all__ = ["DRIVER", "VENDOR", "Gpu", "Nvml", "NvmlAnswer", "State"]
 
 DRIVER = "nvidia"
 VENDOR = "10de"

@@ -23,6 +23,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
+from cyborg_ext_drivers.host.nvml import Gpu
 from cyborg_ext_drivers.report.contract import DeviceReport
 
 #: What tells one card from others of its model.
@@ -57,6 +58,19 @@ def complete(
     if not more:
         return report
     return dataclasses.replace(report, vendor_board_info=json.dumps(told | more, sort_keys=True))
+
+
+def seen_by(gpu: Gpu) -> dict[str, str | int]:
+    """Return what NVML says of a board, by the keys of :data:`REMEMBERED`; memory in MiB."""
+    said = {
+        "architecture": gpu.architecture,
+        "compute_capability": gpu.compute_capability,
+        "memory_mib": None if gpu.memory is None else gpu.memory >> 20,
+        "product": gpu.name,
+        "serial_number": gpu.serial,
+        "uuid": gpu.uuid,
+    }
+    return {key: value for key, value in said.items() if value}
 
 
 def _remembered(report: DeviceReport, before: DeviceReport | None) -> dict[str, str | int]:

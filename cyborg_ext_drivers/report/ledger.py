@@ -35,6 +35,7 @@ from cyborg_ext_drivers.checks.iommu import IOMMU_GROUP_SHARED_ACCELERATORS
 from cyborg_ext_drivers.checks.reading import HELD, REPORT_REFUSED, UNREADABLE
 from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.host.nvml import VENDOR
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.options import Options
 from cyborg_ext_drivers.report import board, contract
@@ -131,7 +132,7 @@ class Ledger:
         report = board.complete(
             decision.report,
             before and before.report,
-            turn.board_of(function),
+            turn.board_of(function, self._options),
             self._options.report_serials,
         )
         return decision if report is decision.report else decision._replace(report=report)
@@ -231,6 +232,14 @@ class _Turn:
     def count(self, entry: Entry) -> int:
         """Return in how many discoveries a card that fails now has failed."""
         return entry.missed + 1 if self._is_counted else max(entry.missed, 1)
+
+    def board_of(self, function: PciFunction, options: Options) -> Mapping[str, str | int]:
+        """Return what the driver of a card says of its board, nothing while it says nothing."""
+        if function.identity is None or function.identity.id.vendor != VENDOR:
+            return {}
+        answer = self.host.nvml.ask(self.host.functions, options.nvml_library, options.nvml_timeout)
+        gpu = answer.gpu(function.address)
+        return board.seen_by(gpu) if gpu else {}
 
     def reported_elsewhere(self, names: Collection[str]) -> Collection[str]:
         """Return which of these another driver reports; one's own word no longer counts."""
