@@ -86,6 +86,23 @@ def test_the_options_of_the_host_that_is_looked_at_count(diagnose):
     }
 
 
+def test_vgpus_are_shown_as_they_are_reported_and_a_wrong_address_is_named(diagnose, tmp_path):
+    path = tmp_path / "cyborg.conf"
+    path.write_text(
+        "[DEFAULT]\nhost = node-7\n[gpu_devices]\nenabled_vgpu_types = nvidia-223\n"
+        "[vgpu_nvidia-223]\ndevice_addresses = 3b:00.0, 0000:5e:00.0\n"
+    )
+    code, rows = long_json(diagnose, "--fake", "t4-on-vgpu-host-driver", "--config-file", path)
+    assert code == 0
+    (row,) = rows
+    assert {finding["code"] for finding in row["findings"]} >= {"mdev-ignored-by-nova"}
+    (deployable,) = row["deployables"]
+    assert deployable["resource_class"] == "VGPU" and deployable["num_accelerators"] == 8
+    assert "CUSTOM_NVIDIA_1EB8_T4_2B" in row["traits"]
+    _, _, said = diagnose("host", "--fake", "t4-on-vgpu-host-driver", "--config-file", path)
+    assert "[vgpu_nvidia-223] device_addresses names 0000:5e:00.0" in said
+
+
 def test_an_ignored_finding_stays_visible_and_no_longer_skips(diagnose, tmp_path):
     path = tmp_path / "cyborg.conf"
     path.write_text("[ext_drivers]\nignore_findings = console-device\n")
