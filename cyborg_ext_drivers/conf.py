@@ -120,6 +120,14 @@ OPTIONS = [
         "the operator; others are left to the host. Cards that ``device_addresses`` of a vGPU type "
         "names stay with the host's driver and are offered nevertheless.",
     ),
+    cfg.BoolOpt(
+        "report_vendor_vfio",
+        default=_DEFAULTS.report_vendor_vfio,
+        help="Offer the virtual functions of NVIDIA's cards that have a type of vGPU in "
+        "``nvidia/current_vgpu_type``. Nova attaches what Cyborg gives with managed='yes', and "
+        "libvirt then tries to take such a function from the driver that serves it, so set this "
+        "only where what attaches them does not do that.",
+    ),
     cfg.ListOpt(
         "vfs_expected",
         default=[],
@@ -260,6 +268,7 @@ def load(conf: cfg.ConfigOpts) -> Options:
         include=_selectors("include", values["include"]),
         exclude=_selectors("exclude", values["exclude"]),
         vfio_only=values["vfio_only"],
+        report_vendor_vfio=values["report_vendor_vfio"],
         vfs_expected=_selectors("vfs_expected", values["vfs_expected"]),
         resource_classes=tuple(map(_resource_class, values["resource_classes"])),
         ignore_findings=frozenset(values["ignore_findings"]),

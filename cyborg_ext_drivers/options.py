@@ -86,6 +86,8 @@ class Options:
     exclude: tuple[Selector, ...] = ()
     #: Offer only what is bound to a vfio driver already.
     vfio_only: bool = False
+    #: Offer virtual functions that NVIDIA's driver serves itself and that have a type of vGPU.
+    report_vendor_vfio: bool = False
     #: These cards are not offered whole: virtual functions are to be enabled on them.
     vfs_expected: tuple[Selector, ...] = ()
     #: The resource class of some accelerators, in the place of the usual one.

@@ -211,6 +211,26 @@ class Surveyor:
         said = (each for family in families for each in family.unmet(host, self.options))
         return tuple(dict.fromkeys(said))
 
+    def look_closer(self, assessment: Assessment, host: Host) -> Assessment:
+        """Return an assessment with what is not looked at in a survey, for people.
+
+        It changes nothing about whether the card is reported.
+        """
+        if assessment.accelerator is None:
+            return assessment
+        surroundings = Surroundings(host, self.options, self.catalog, self.families)
+        asked = [each.look_closer for each in self.checks]
+        found, passed = self._ask(asked, assessment.accelerator, surroundings)
+        lowered = (_of_closer_look(each) for each in found)
+        # What keeps a card stands last.
+        held = len(assessment.findings) - assessment.is_held
+        findings = (*assessment.findings[:held], *lowered, *assessment.findings[held:])
+        return dataclasses.replace(
+            assessment,
+            findings=tuple(dict.fromkeys(findings)),
+            passed=(*assessment.passed, *passed),
+        )
+
     def family_of(self, identity: Identity) -> Family | None:
         """Return the family whose card a function of this identity is, ``None`` for others."""
         kind = self.catalog.kind(identity)
@@ -266,11 +286,17 @@ class Surveyor:
             partition = family.partition(accelerator, surroundings.host, self.options)
             if partition is not None:
                 return self._partitioned(accelerator._replace(partition=partition), surroundings)
-            if family.is_divisible and function.virtual_functions:
+            if self._is_divided(accelerator, surroundings):
                 return self._divided(accelerator, surroundings)
             return self._whole(accelerator, surroundings)
         except ReadError as error:
             return Assessment(function, None, (unreadable(function, error),))
+
+    def _is_divided(self, accelerator: Accelerator, surroundings: Surroundings) -> bool:
+        enabled = accelerator.function.virtual_functions
+        virtual = (surroundings.host.functions.get(address) for address in enabled)
+        there = [each for each in virtual if each is not None]
+        return bool(enabled) and accelerator.family.is_divided_by(there, self.options)
 
     def _whole(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
         """Return what is to be said of a card that one instance gets as it is."""
@@ -431,10 +457,15 @@ class Surveyor:
     def _examine(
         self, accelerator: Accelerator, surroundings: Surroundings, is_divided: bool = False
     ) -> tuple[tuple[Finding, ...], tuple[Passed, ...]]:
+        asked = [each.examine_divided if is_divided else each.examine for each in self.checks]
+        return self._ask(asked, accelerator, surroundings)
+
+    def _ask(
+        self, asked: Sequence[Callable], accelerator: Accelerator, surroundings: Surroundings
+    ) -> tuple[tuple[Finding, ...], tuple[Passed, ...]]:
         findings: list[Finding] = []
         passed: list[Passed] = []
-        for check in self.checks:
-            examine = check.examine_divided if is_divided else check.examine
+        for examine in asked:
             try:
                 for outcome in examine(accelerator, surroundings):
                     (passed if isinstance(outcome, Passed) else findings).append(outcome)
@@ -589,6 +620,10 @@ def _confronted(
     if assessment.accelerator.virtual_functions or assessment.accelerator.partition:
         finding = _of_part(finding)
     return dataclasses.replace(assessment, findings=(*assessment.findings, finding))
+
+
+def _of_closer_look(finding: Finding) -> Finding:
+    return finding._replace(lowered=Severity.WARNING) if finding.is_blocker else finding
 
 
 def _of_part(finding: Finding) -> Finding:

@@ -102,3 +102,15 @@ class Check(abc.ABC):
         :raises ReadError: when the host does not say; the survey makes a finding of it.
         """
         yield from ()
+
+    def look_closer(
+        self, accelerator: Accelerator, surroundings: Surroundings
+    ) -> Iterator[Finding | Passed]:
+        """Yield what is to be said of a card to somebody who asks about this one.
+
+        What takes long or wakes a sleeping card is looked at here, never in a discovery, so it is
+        a warning at most: what blocks would not be known to the agent.
+
+        :raises ReadError: when the host does not say; the survey makes a finding of it.
+        """
+        yield from ()

@@ -97,6 +97,8 @@ def _decision(address: PciAddress, view: View) -> Decision:
 
 
 def _fields(decision: Decision, view: View) -> dict[str, Any]:
+    closer = view.surveyor.look_closer(decision.assessment, view.host)
+    decision = decision._replace(assessment=closer)
     assessment, report = decision
     function = assessment.function
     row = rows.of_decision(decision, view)

@@ -22,6 +22,7 @@ Next stop: :mod:`cyborg_ext_drivers.families.nvidia`.
 """
 
 import abc
+from collections.abc import Sequence
 from typing import ClassVar
 
 from cyborg_ext_drivers import traits
@@ -33,6 +34,7 @@ from cyborg_ext_drivers.families.accelerator import (
 )
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
 
 __all__ = ["Accelerator", "AttachHandle", "Deployable", "Family", "Partition"]
@@ -85,6 +87,14 @@ class Family(abc.ABC):
         What is wrong with a card that it has is a finding.
         """
         return ()
+
+    def is_divided_by(self, virtual: Sequence[PciFunction], options: Options) -> bool:
+        """Return whether the virtual functions of a card are what is given away of it.
+
+        :param virtual: those that are enabled on it, as far as the bus has them.
+        :raises ReadError: when the host does not say.
+        """
+        return self.is_divisible
 
     def deployables(self, accelerator: Accelerator) -> tuple[Deployable, ...]:
         """Return what of the card is scheduled: the whole card once, or its parts.

@@ -19,23 +19,27 @@ bridges (class 0680), virtual functions belong to their physical function.
 Next stop: :mod:`cyborg_ext_drivers.families.vgpu`.
 """
 
+from collections.abc import Sequence
+
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.families import vgpu
-from cyborg_ext_drivers.families.base import Accelerator, Family, Partition
+from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family, Partition
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.identity import Identity
+from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
 
 
 class NvidiaFamily(Family):
-    """NVIDIA GPUs, whole or as vGPUs of one type each."""
+    """NVIDIA GPUs, whole or as vGPUs of one type."""
 
     name = "nvidia_gpu"
     driver = "ext_nvidia_gpu_driver"
     kind = "GPU"
     resource_class = "PGPU"
     virtual_function_class = "VGPU"
-    # Without a type of vGPU they are of no use, and with one Nova would take them away from it.
+    # Without a type of vGPU they are of no use, and with one Nova would take them away from it;
+    # see is_divided_by.
     is_divisible = False
 
     def recognises(self, identity: Identity, kind: str | None) -> bool:
@@ -64,3 +68,36 @@ class NvidiaFamily(Family):
             return ()
         found = host.functions.select(lambda identity: self.recognises(identity, None))
         return vgpu.unmet(list(found), host, options)
+
+    def is_divided_by(self, virtual: Sequence[PciFunction], options: Options) -> bool:
+        """Return whether NVIDIA's driver serves them, and the operator wants them offered so."""
+        return options.report_vendor_vfio and any(each.vendor_vgpu for each in virtual)
+
+    def deployables(self, accelerator: Accelerator) -> tuple[Deployable, ...]:
+        """Return what of the card is scheduled; virtual functions have the trait of their type.
+
+        It is made of the type's number, ``CUSTOM_NVIDIA_26B9_VGPU_1145``: the name of a type is
+        to be seen only while one more of it could be created.
+
+        :raises ReadError: when the host does not say what they are.
+        """
+        found = super().deployables(accelerator)
+        kinds = {vgpu_type_of(each) for each in accelerator.virtual_functions} - {None}
+        if len(kinds) != 1:
+            return found
+        identity = accelerator.identity
+        kind = traits.custom(accelerator.vendor, identity.id.device, f"VGPU_{kinds.pop()}")
+        older = self.older_traits(identity)
+        return tuple(
+            each._replace(traits=(*(t for t in each.traits if t not in older), kind, *older))
+            for each in found
+        )
+
+
+def vgpu_type_of(function: PciFunction) -> int | None:
+    """Return the number of the type of vGPU that NVIDIA's driver serves, ``None`` for none.
+
+    :raises ReadError: when it cannot be read.
+    """
+    vgpu = function.vendor_vgpu
+    return vgpu.current if vgpu else None

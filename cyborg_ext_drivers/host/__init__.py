@@ -16,10 +16,13 @@ import functools
 import os
 
 from cyborg_ext_drivers.host.bus import PciFunctions, walk
+from cyborg_ext_drivers.host.fabric import Fabric
 from cyborg_ext_drivers.host.iommu import Iommu
 from cyborg_ext_drivers.host.kernel import Kernel
+from cyborg_ext_drivers.host.numa import GpuMemory
 from cyborg_ext_drivers.host.nvml import Nvml
 from cyborg_ext_drivers.host.sysfs import Tree
+from cyborg_ext_drivers.host.tsm import Tsm
 from cyborg_ext_drivers.host.udev import Udev
 
 __all__ = ["Host"]
@@ -54,6 +57,24 @@ class Host:
         :raises EnumerationError: when the bus cannot be listed.
         """
         return walk(self.tree)
+
+    @functools.cached_property
+    def fabric(self) -> Fabric:
+        """What connects the host's GPUs beside PCI Express.
+
+        :raises EnumerationError: when the bus cannot be listed.
+        """
+        return Fabric(self.tree, self.functions)
+
+    @functools.cached_property
+    def gpu_memory(self) -> GpuMemory:
+        """Which NUMA nodes are memory of GPUs."""
+        return GpuMemory(self.tree)
+
+    @functools.cached_property
+    def tsm(self) -> Tsm:
+        """The TEE Security Managers of the host."""
+        return Tsm(self.tree)
 
     @functools.cached_property
     def udev(self) -> Udev:

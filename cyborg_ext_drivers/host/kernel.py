@@ -14,7 +14,7 @@
 
 Read: ``/proc/sys/kernel/osrelease``, ``/proc/sys/kernel/arch`` (since Linux 6.1),
 ``/proc/sys/kernel/random/boot_id``, ``/proc/cmdline``, ``/sys/module``,
-``/sys/hypervisor/type``; anybody may.  Any of them
+``/sys/hypervisor/type``, ``/sys/bus/pci/drivers``, ``/lib/modules``; anybody may.  Any of them
 may be missing in a container or a copy of a host; then the answer is "not known".
 """
 
@@ -29,8 +29,12 @@ RELEASE = "/proc/sys/kernel/osrelease"
 ARCHITECTURE = "/proc/sys/kernel/arch"
 MODULES = "/sys/module"
 HYPERVISOR = "/sys/hypervisor/type"
+PCI_DRIVERS = "/sys/bus/pci/drivers"
+INSTALLED = "/lib/modules"
 
 # White space within double quotes belongs to the word (lib/cmdline.c next_arg).
+# It becomes part of a path.
+_IS_RELEASE = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+~-]*")
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 
 
@@ -106,6 +110,31 @@ class Kernel:
         :raises ReadError: when it cannot be read.
         """
         return self._tree.text(f"{MODULES}/{module}/parameters/{parameter}")
+
+    def has_driver(self, name: str) -> bool:
+        """Return whether a PCI driver is loaded or built in, by its own spelling.
+
+        :raises ReadError: when it cannot be told.
+        """
+        return self._tree.directory(PCI_DRIVERS).has(name)
+
+    def offers_module(self, directory: str, name: str) -> bool | None:
+        """Return whether a module of the running kernel is installed and could be loaded.
+
+        ``None`` where the kernel's modules are not to be seen, as in a container.
+
+        :param directory: where the kernel's own build puts it: ``drivers/vfio/pci/qat``.
+        :param name: the file without what compression adds: ``qat_vfio_pci``.
+        :raises ReadError: when it cannot be told.
+        """
+        release = self.release
+        if release is None or not _IS_RELEASE.fullmatch(release):
+            return None
+        if self._tree.names(f"{INSTALLED}/{release}") is None:
+            return None
+        files = self._tree.names(f"{INSTALLED}/{release}/kernel/{directory}") or ()
+        wanted = name.replace("-", "_")
+        return any(file.partition(".ko")[0].replace("-", "_") == wanted for file in files)
 
     @property
     def is_xen_host(self) -> bool:

@@ -29,6 +29,7 @@ from cyborg_ext_drivers.host.directory import Directory
 from cyborg_ext_drivers.host.identity import Identity
 from cyborg_ext_drivers.host.region import Region, regions_in
 from cyborg_ext_drivers.host.sysfs import Tree
+from cyborg_ext_drivers.host.vendor_vgpu import FOLDER, VendorVgpu
 
 DEVICES = "/sys/bus/pci/devices"
 
@@ -261,6 +262,16 @@ class PciFunction:
         return any(
             self._tree.directory(f"{self.path}/drm/{card}").flag("boot_display") for card in cards
         )
+
+    @property
+    def vendor_vgpu(self) -> VendorVgpu | None:
+        """Its vGPU, where NVIDIA's driver serves virtual functions itself; ``None`` elsewhere.
+
+        :raises ReadError: when it cannot be told.
+        """
+        if not self.directory.has(FOLDER):
+            return None
+        return VendorVgpu(self._tree.directory(f"{self.path}/{FOLDER}"))
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -18,6 +18,7 @@ The keys are those of :mod:`._schema`; here is what they become.  Next stop:
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cyborg_ext_drivers.address import PciAddress
@@ -48,6 +49,18 @@ class MediatedType:
     available_instances: int
     description: str | None = None
     device_api: str = "vfio-pci"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VendorVgpu:
+    """What NVIDIA's driver says of a virtual function that it serves: type 1145 of some."""
+
+    #: The number of its type, 0 for none; ``None`` is an empty file, which means the same.
+    current: int | None = 0
+    #: (number, name) of the types that could be created.
+    creatable: tuple[tuple[int, str], ...] = ()
+    #: Whether the list has a header; not every release of the driver writes one.
+    header: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +101,10 @@ class FunctionDescription:
     mdev_types: tuple[MediatedType, ...] = ()
     #: What NVML says of it, beside what is usual.
     nvml: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    #: ``None`` where NVIDIA's driver does not serve it.
+    vendor_vgpu: VendorVgpu | None = None
+    #: The TEE security manager that has a secure stream to it.
+    tsm: str | None = None
 
     @property
     def is_bridge(self) -> bool:
@@ -239,10 +256,17 @@ def _function(mapping: Mapping[str, Any]) -> FunctionDescription:
     if "mdev_types" in fields:
         types = fields["mdev_types"].items()
         fields["mdev_types"] = tuple(MediatedType(id=key, **value) for key, value in types)
+    if "vendor_vgpu" in fields:
+        fields["vendor_vgpu"] = _vendor_vgpu(**fields["vendor_vgpu"])
     for key in ("drm", "accel"):
         if key in fields:
             fields[key] = tuple(fields[key])
     return FunctionDescription(**fields)
+
+
+def _vendor_vgpu(creatable: Mapping[Any, str] = MappingProxyType({}), **more: Any) -> VendorVgpu:
+    types = sorted((int(number), name) for number, name in creatable.items())
+    return VendorVgpu(creatable=tuple(types), **more)
 
 
 def virtual_function(

@@ -212,6 +212,24 @@ _NVML = _map(
         ),
     },
 )
+_VENDOR_VGPU = {
+    "description": "a map with current and creatable, as below nvidia/ of a virtual function",
+    "type": "object",
+    "properties": {
+        "current": {
+            "description": "the number of a type of vGPU, 0 for none, null for an empty file",
+            "type": ["integer", "null"],
+            "minimum": 0,
+        },
+        "creatable": {
+            "description": "a map from the numbers of types to their names",
+            "type": "object",
+            "additionalProperties": _TEXT,
+        },
+        "header": {"description": "true or false", "type": "boolean"},
+    },
+    "additionalProperties": False,
+}
 
 FUNCTION: dict[str, Any] = {
     "description": "a map that describes one PCI function",
@@ -275,6 +293,12 @@ FUNCTION: dict[str, Any] = {
             "additionalProperties": _MEDIATED_TYPE,
         },
         "nvml": _NVML,
+        "vendor_vgpu": _VENDOR_VGPU,
+        "tsm": {
+            "description": "the security manager that has a secure stream to it: tsm0",
+            "type": "string",
+            "pattern": "^tsm[0-9]+$",
+        },
         "extra": {},
     },
     "additionalProperties": False,
