@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Cards that the host has set up for confidential virtual machines.
 
 Whether a GPU itself is in a mode for confidential computing, its driver knows and PCI does not;

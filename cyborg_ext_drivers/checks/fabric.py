@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """GPUs of a board with NVSwitches, given away without the switches.
 
 Such a GPU has no NVLink of its own to others, and CUDA in an instance waits for the fabric

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """GPUs of NVIDIA Grace, whose memory the processor shares coherently.
 
 The memory is no PCI region of the card; only the variant driver nvgrace_gpu_vfio_pci, which

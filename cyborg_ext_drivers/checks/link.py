@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Whether a card's link is as wide and as fast as the card can have it.
 
 For people only: reading a link wakes the bridge above a sleeping card, so no discovery does.

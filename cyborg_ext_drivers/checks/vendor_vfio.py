@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """vGPUs that NVIDIA's driver serves itself, one for each virtual function.
 
 There are two ways to a vGPU: mediated devices, which have a bus of their own, and the

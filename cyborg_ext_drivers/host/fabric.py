@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The NVSwitches of a host, and how its Fabric Manager is set.
 
 Read: the bus, and ``/usr/share/nvidia/nvswitch/fabricmanager.cfg``, in which the line

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Memory of GPUs that the kernel has as NUMA nodes, as on NVIDIA Grace.
 
 Read: ``/proc/driver/nvidia/gpus/<address>/numa_status`` (open-gpu-kernel-modules, nv-procfs.c),

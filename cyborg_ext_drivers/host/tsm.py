@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Which functions the platform's TEE Security Manager (TSM) has a secure stream to.
 
 Read: the links in ``/sys/class/tsm/tsm*`` (Documentation/ABI/testing/sysfs-class-tsm):

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What a virtual function says of its vGPU, where NVIDIA's driver itself is its VFIO provider.
 
 Read: ``nvidia/current_vgpu_type`` and ``nvidia/creatable_vgpu_types`` of a virtual function.

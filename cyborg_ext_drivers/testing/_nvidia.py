@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What NVIDIA's driver, and the platform's security manager, add to a function.
 
 Source: the README of NVIDIA/vgpu-device-manager for the folder ``nvidia`` of a virtual function;

@@ -64,8 +64,11 @@ class Site:
         return ledger.preview(self.survey(), Host(self.fake.root))
 
     def assessment(self, address: str) -> Assessment | None:
+        """Return what the command says to somebody who asks about one card."""
         found = (each.assessment for each in self.decisions())
-        return next((each for each in found if str(each.address) == address), None)
+        found = next((each for each in found if str(each.address) == address), None)
+        surveyor = Surveyor(self.options, families=self.families)
+        return found and surveyor.look_closer(found, Host(self.fake.root))
 
     def findings(self, address: str, code: str) -> list[Finding]:
         assessment = self.assessment(address)
@@ -99,6 +102,20 @@ class Site:
             sriov_totalvfs=card.sriov_totalvfs,
         )
         self.fake.enable_virtual_functions(address, count, device=device)
+
+    def disconnect(self, address: str) -> None:
+        """Let the platform's security manager close its secure stream to a card."""
+        card = next(f for f in self.fake.description.functions if str(f.address) == address)
+        self.fake.remove_function(address)
+        self.fake.add_function(
+            address,
+            vendor=card.vendor,
+            device=card.device,
+            class_=card.class_,
+            subsystem=card.subsystem,
+            driver=card.driver,
+            iommu_group=card.iommu_group,
+        )
 
     def move(self, address: str, to: str) -> None:
         """Take a function out and put it in somewhere else."""

@@ -43,7 +43,6 @@ NOT_YET = {
 #: Cases whose report is tested, though the host gives no such finding yet.
 WITHOUT_FINDING = {
     "cubecos-1262-vfs-and-carved-pfs-sold-as-pgpu": "the types of vGPU on virtual functions",
-    "kubevirt-17642-h200-vendor-vfio": "the types of vGPU on virtual functions",
 }
 FOLDER = os.environ.get("CYBORG_EXT_CASES")
 CASES: dict[str, dict[str, Any]] = {
@@ -240,6 +239,18 @@ if FOLDER:
         if code == "iommu-group-shared":
             # The host needs its network card.
             assert "vfio-pci" not in reason.remedy
+
+    def test_a_type_on_a_virtual_function_is_told_of_with_why_nova_cannot_attach_it():
+        name = "kubevirt-17642-h200-vendor-vfio"
+        with fake_host(CASES[name]) as fake:
+            (card,) = survey_of(CASES[name], fake).skipped
+            options = Options(host_root=str(fake.root), report_vendor_vfio=True)
+            offered = reported(Surveyor(options).survey(Host(fake.root)))
+        found = {finding.code.name: finding for finding in card.findings}
+        assert "1 of 16 have a type (1237)" in found["vgpu-framework"].message
+        finding = found["vendor-vfio-not-attachable"]
+        assert "0000:18:00.2" in finding.message and "managed = no" in finding.remedy
+        assert offered == {"0000:18:00.0": ("VGPU", ("0000:18:00.2",))}
 
     @pytest.mark.parametrize(
         ("name", "companions", "card"),

@@ -25,11 +25,18 @@ from cyborg_ext_drivers.testing import FakeHost
 from tests.hosts.card_situations import CARD_SITUATIONS
 from tests.hosts.described_site import OtherFamily, Site
 from tests.hosts.iommu_situations import IOMMU_SITUATIONS
+from tests.hosts.nvidia_situations import NVIDIA_SITUATIONS
 from tests.hosts.nvml_situations import NVML_SITUATIONS
 from tests.hosts.vgpu_situations import VGPU_SITUATIONS
 
 CODES = [code for check in checks.load() for code in check.codes]
-SITUATIONS = [*IOMMU_SITUATIONS, *CARD_SITUATIONS, *NVML_SITUATIONS, *VGPU_SITUATIONS]
+SITUATIONS = [
+    *IOMMU_SITUATIONS,
+    *CARD_SITUATIONS,
+    *NVIDIA_SITUATIONS,
+    *NVML_SITUATIONS,
+    *VGPU_SITUATIONS,
+]
 
 
 def site_of(name, *lines):
