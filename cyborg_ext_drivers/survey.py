@@ -293,10 +293,11 @@ class Surveyor:
             return Assessment(function, None, (unreadable(function, error),))
 
     def _is_divided(self, accelerator: Accelerator, surroundings: Surroundings) -> bool:
-        enabled = accelerator.function.virtual_functions
-        virtual = (surroundings.host.functions.get(address) for address in enabled)
-        there = [each for each in virtual if each is not None]
-        return bool(enabled) and accelerator.family.is_divided_by(there, self.options)
+        function = accelerator.function
+        if not function.virtual_functions:
+            return False
+        virtual = surroundings.host.functions.virtual_functions_of(function)
+        return accelerator.family.is_divided_by(virtual, self.options)
 
     def _whole(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
         """Return what is to be said of a card that one instance gets as it is."""

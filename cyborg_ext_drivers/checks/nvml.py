@@ -104,16 +104,6 @@ GPU_RESET_REQUIRED = Code(
     "NVML says of the card that nothing but a reset brings it back.",
     "Reset the card while nothing uses it: nvidia-smi --gpu-reset, or a reboot of the host",
 )
-MIG_ENABLED = Code(
-    "mig-enabled",
-    Severity.WARNING,
-    "The card is in MIG mode",
-    "A card in Multi-Instance GPU mode is cut into parts on the host. Given away whole it may be "
-    "in that mode still, and an instance has to cut it again; a change of the mode "
-    "takes effect at the next reset only.",
-    "nvidia-smi -mig 0 for this card, and a reset of it, turns the mode off; leave it on if "
-    "instances are meant to have MIG",
-)
 IN_USE_BY_HOST = Code(
     "in-use-by-host",
     Severity.WARNING,
@@ -185,7 +175,6 @@ class NvmlCheck(Check):
         NVML_FAILED,
         GPU_LOST,
         GPU_RESET_REQUIRED,
-        MIG_ENABLED,
         IN_USE_BY_HOST,
         ECC_ERRORS,
         ROW_REMAPPING,
@@ -216,14 +205,31 @@ def _examined(
     function, host = accelerator.function, surroundings.host
     if accelerator.inferred or not _is_nvidias(accelerator):
         return
-    options = surroundings.options
-    answer = host.nvml.ask(host.functions, options.nvml_library, options.nvml_timeout)
+    answer = _answer(surroundings)
     if answer.state is State.NOT_ASKED:
         yield Passed(NVML_MISSING, ((function.path_of("driver"), f"not asked: {answer.detail}"),))
     elif answer.state is State.ANSWERED:
         yield from _of_gpu(accelerator, answer, is_divided)
     else:
         yield _silence(accelerator, answer, host)
+
+
+def _answer(surroundings: Surroundings) -> NvmlAnswer:
+    host, options = surroundings.host, surroundings.options
+    return host.nvml.ask(host.functions, options.nvml_library, options.nvml_timeout)
+
+
+def told_of(accelerator: Accelerator, surroundings: Surroundings) -> tuple[NvmlAnswer, Gpu] | None:
+    """Return what NVML says of a card that works, ``None`` where it says nothing of it."""
+    if accelerator.inferred or accelerator.physical_function or not _is_nvidias(accelerator):
+        return None
+    answer = _answer(surroundings)
+    gpu = answer.gpu(accelerator.function.address)
+    return (answer, gpu) if gpu and not _is_lost(gpu) else None
+
+
+def _is_lost(gpu: Gpu) -> bool:
+    return not gpu.is_listed or "GPU_IS_LOST" in gpu.errors
 
 
 def _is_nvidias(accelerator: Accelerator) -> bool:
@@ -237,9 +243,9 @@ def _is_nvidias(accelerator: Accelerator) -> bool:
 
 
 def _silence(accelerator: Accelerator, answer: NvmlAnswer, host: Host) -> Finding:
-    said = _SILENCES[answer.state]
+    silence = _SILENCES[answer.state]
     evidence = [(answer.library or _LIBRARY, answer.detail or str(answer.state))]
-    message = said.message
+    message = silence.message
     if answer.state is State.VERSION_MISMATCH:
         loaded = _module_version(host)
         if answer.nvml_version:
@@ -248,7 +254,9 @@ def _silence(accelerator: Accelerator, answer: NvmlAnswer, host: Host) -> Findin
         evidence.append((MODULE_VERSION, loaded or "not known"))
     elif answer.state in (State.TIMEOUT, State.CRASHED, State.MALFORMED, State.FAILED):
         message = f"{message}: {answer.detail}"
-    return said.code.finding(accelerator.function.address, message, *evidence, remedy=said.remedy)
+    return silence.code.finding(
+        accelerator.function.address, message, *evidence, remedy=silence.remedy
+    )
 
 
 def _module_version(host: Host) -> str | None:
@@ -264,15 +272,14 @@ def _of_gpu(
     """Yield what an NVML that works says of one card."""
     function = accelerator.function
     gpu = answer.gpu(function.address)
-    if gpu is None or not gpu.is_listed or "GPU_IS_LOST" in gpu.errors:
+    if gpu is None or _is_lost(gpu):
         yield from _unlisted(accelerator, answer, gpu)
         return
-    yield Passed(GPU_LOST, (_said(answer, f"lists {gpu.name or 'it'}"),))
+    yield Passed(GPU_LOST, (said(answer, f"lists {gpu.name or 'it'}"),))
     if "RESET_REQUIRED" in gpu.errors:
         yield _needs_reset(accelerator, answer)
     else:
-        yield Passed(GPU_RESET_REQUIRED, (_said(answer, "nothing of the kind"),))
-    yield from _mig(accelerator, answer, gpu, is_divided)
+        yield Passed(GPU_RESET_REQUIRED, (said(answer, "nothing of the kind"),))
     yield from _health(accelerator, answer, gpu)
     if not is_divided:
         yield _use(accelerator, answer, gpu)
@@ -284,7 +291,7 @@ def _unlisted(
     """Yield why NVML gives no handle for a card that is bound to its driver."""
     address = accelerator.function.address
     errors = gpu.errors if gpu else ()
-    shown = _said(answer, ", ".join(errors) or answer.detail or "does not list it")
+    shown = said(answer, ", ".join(errors) or answer.detail or "does not list it")
     if "RESET_REQUIRED" in errors:
         yield _needs_reset(accelerator, answer)
     elif "NO_PERMISSION" in errors:
@@ -303,52 +310,14 @@ def _needs_reset(accelerator: Accelerator, answer: NvmlAnswer) -> Finding:
     return GPU_RESET_REQUIRED.finding(
         accelerator.function.address,
         "NVML says that the card needs a reset",
-        _said(answer, "RESET_REQUIRED"),
+        said(answer, "RESET_REQUIRED"),
     )
-
-
-def _mig(
-    accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu, is_divided: bool
-) -> Iterator[Finding | Passed]:
-    if gpu.mig is None:
-        return
-    is_on, will_be_on = gpu.mig
-    shown = _said(answer, f"MIG mode {_mode(is_on)}, pending {_mode(will_be_on)}")
-    if not is_on and not will_be_on:
-        yield Passed(MIG_ENABLED, (shown,))
-        return
-    finding = MIG_ENABLED.finding(
-        accelerator.function.address,
-        _mig_message(gpu, is_on, will_be_on),
-        shown,
-        remedy=None
-        if is_on == will_be_on
-        else "Reset the card while nothing uses it, so that "
-        "the pending mode takes effect: nvidia-smi --gpu-reset",
-    )
-    # Parts of such a card may well be backed by MIG.
-    yield finding._replace(lowered=Severity.INFO) if is_divided else finding
-
-
-def _mig_message(gpu: Gpu, is_on: bool, will_be_on: bool) -> str:
-    if is_on != will_be_on:
-        return f"MIG mode is {_mode(is_on)} and will be {_mode(will_be_on)} after the next reset"
-    if not gpu.instances:
-        return "It is in MIG mode, and has no MIG instance"
-    names = ", ".join(sorted({each.name for each in gpu.instances if each.name}))
-    count = len(gpu.instances)
-    kinds = f": {names}" if names else ""
-    return f"It is in MIG mode and has {count} MIG instance{'s'[: count != 1]}{kinds}"
-
-
-def _mode(is_on: bool) -> str:
-    return "on" if is_on else "off"
 
 
 def _health(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Iterator[Finding | Passed]:
     address = accelerator.function.address
     if gpu.ecc is not None and gpu.ecc.volatile is not None:
-        shown = _said(
+        shown = said(
             answer, f"uncorrected ECC errors {gpu.ecc.volatile}, in its life {gpu.ecc.aggregate}"
         )
         if gpu.ecc.volatile:
@@ -363,13 +332,13 @@ def _health(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Iterator[
         yield ROW_REMAPPING.finding(
             address,
             "Pages of its memory are retired at the next reset",
-            _said(answer, "retired pages pending"),
+            said(answer, "retired pages pending"),
         )
 
 
 def _worn_rows(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Finding | Passed:
     rows = gpu.rows
-    shown = _said(
+    shown = said(
         answer,
         f"remapped rows {rows.correctable} correctable, {rows.uncorrectable} uncorrectable, "
         f"pending {'yes' if rows.is_pending else 'no'}, "
@@ -387,17 +356,18 @@ def _worn_rows(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Findin
 
 def _use(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Finding | Passed:
     if not gpu.processes:
-        return Passed(IN_USE_BY_HOST, (_said(answer, "no process"),))
+        return Passed(IN_USE_BY_HOST, (said(answer, "no process"),))
     named = [str(each) for each in gpu.processes[:_MOST_NAMED]]
     others = len(gpu.processes) - len(named)
     who = ", ".join(named) + (f" and {others} more" if others else "")
     finding = IN_USE_BY_HOST.finding(
-        accelerator.function.address, f"It is in use on the host by {who}", _said(answer, who)
+        accelerator.function.address, f"It is in use on the host by {who}", said(answer, who)
     )
     # Those of the vGPU manager serve instances.
     serves = gpu.virtualization_mode == "host-vgpu"
     return finding._replace(lowered=Severity.INFO) if serves else finding
 
 
-def _said(answer: NvmlAnswer, what: str) -> tuple[str, str]:
+def said(answer: NvmlAnswer, what: str) -> tuple[str, str]:
+    """Return a piece of evidence: the library, and what it said."""
     return answer.library or _LIBRARY, what

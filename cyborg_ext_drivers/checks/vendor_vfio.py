@@ -98,7 +98,7 @@ class VendorVfioCheck(Check):
         if accelerator.physical_function:
             yield _of_part(accelerator)
             return
-        virtual = _virtual_functions(accelerator.function, surroundings)
+        virtual = surroundings.host.functions.virtual_functions_of(accelerator.function)
         if not virtual:
             return
         parts = _parts(virtual)
@@ -115,9 +115,11 @@ class VendorVfioCheck(Check):
         """Yield what is to be said of a card whose virtual functions the operator offers."""
         if accelerator.identity.id.vendor != "10de" or accelerator.inferred:
             return
-        virtual = _virtual_functions(accelerator.function, surroundings)
+        virtual = surroundings.host.functions.virtual_functions_of(accelerator.function)
         parts = _parts(virtual)
         if not parts:
+            if accelerator.partition and accelerator.partition.handles:
+                yield _framework(accelerator.function, virtual, parts)
             return
         yield _framework(accelerator.function, virtual, parts)
         given = [part for part in parts if part.current]
@@ -125,12 +127,6 @@ class VendorVfioCheck(Check):
             yield _not_attachable(accelerator, given)._replace(lowered=Severity.WARNING)
         if len({part.current for part in given}) > 1:
             yield _mixed(accelerator, given)
-
-
-def _virtual_functions(function: PciFunction, surroundings: Surroundings) -> list[PciFunction]:
-    functions = surroundings.host.functions
-    found = (functions.get(address) for address in sorted(set(function.virtual_functions)))
-    return [each for each in found if each is not None]
 
 
 def _parts(virtual: Sequence[PciFunction]) -> list[_Part]:

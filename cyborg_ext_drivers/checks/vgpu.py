@@ -130,10 +130,9 @@ class VgpuCheck(Check):
 
 def _parents(accelerator: Accelerator, surroundings: Surroundings) -> list[MediatedParent]:
     """Return all functions of a card below which mediated devices may live."""
-    card, functions = accelerator.function, surroundings.host.functions
-    virtual = (functions.get(address) for address in sorted(set(card.virtual_functions)))
-    found = [card, *(each for each in virtual if each is not None)]
-    return [MediatedParent(surroundings.host.tree, each) for each in found]
+    card, host = accelerator.function, surroundings.host
+    found = (card, *host.functions.virtual_functions_of(card))
+    return [MediatedParent(host.tree, each) for each in found]
 
 
 def _passed(code: Code, parent: MediatedParent) -> Passed:

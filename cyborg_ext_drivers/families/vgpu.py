@@ -20,6 +20,7 @@ two a host has depends on card, driver and kernel, and is told by the files alon
 Next stop: :mod:`cyborg_ext_drivers.checks.iommu`.
 """
 
+import re
 from collections.abc import Sequence
 
 from cyborg_ext_drivers import traits
@@ -30,6 +31,8 @@ from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.mdev import MediatedParent, MediatedType
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
+
+_BACKED_BY_MIG = re.compile(r"-[0-9]+-[0-9]+[A-Z]+$")
 
 
 def partition(accelerator: Accelerator, host: Host, options: Options) -> Partition | None:
@@ -124,6 +127,15 @@ def trait_name(name: str, id: str) -> str:
     # CUSTOM_NVIDIA_1EB8_ goes before it.
     fits = 0 < len(normal) <= traits.MOST_CHARACTERS - len("CUSTOM_NVIDIA_0000_")
     return last if fits else id
+
+
+def is_backed_by_mig(name: str) -> bool:
+    """Return whether a vGPU of this type has a MIG instance of its own: ``GRID A100-1-5C``.
+
+    The number of compute slices stands before the memory in its name (NVIDIA vGPU Software User
+    Guide, Virtual GPU Types); the others share the time of the card.
+    """
+    return _BACKED_BY_MIG.search(name) is not None
 
 
 def in_tree_trait(name: str, device: str) -> str | None:

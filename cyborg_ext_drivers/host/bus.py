@@ -85,6 +85,14 @@ class PciFunctions:
         others = (self.get(name) for name in names if name != function.name)
         return tuple(other for other in others if other is not None)
 
+    def virtual_functions_of(self, card: PciFunction) -> tuple[PciFunction, ...]:
+        """Return the virtual functions of a card that the bus has, by address.
+
+        :raises ReadError: when the card's links to them cannot be read.
+        """
+        found = (self.get(address) for address in sorted(set(card.virtual_functions)))
+        return tuple(each for each in found if each is not None)
+
     def ids_above(self, function: PciFunction) -> tuple[PciId, ...]:
         """Return the ids of the bridges above a function, the root port's first.
 

@@ -13,26 +13,32 @@
 """Every finding that rests on NVML, on a described host, with its remedy."""
 
 import functools
+from collections.abc import Sequence
 
 import pytest
 
 from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
 from tests.hosts.described_site import Site, Situation
+from tests.hosts.vgpu_situations import vgpu
 
 A10, A100, A100_PENDING = "0000:17:00.0", "0000:17:00.0", "0000:ca:00.0"
 LOST, UNLISTED, TO_RESET = "0000:31:00.0", "0000:ca:00.0", "0000:e1:00.0"
+DIVIDED = "0000:c1:00.0"
 A10S, A100S, L40S = "library-newer-than-module", "a100-in-mig-mode", "gpus-that-their-driver-lost"
 
 
-def with_nvml(site: Site, state: str | None = None, seconds: float = 5) -> None:
-    """Let NVML be asked of the fake host."""
+def with_nvml(
+    site: Site, state: str | None = None, seconds: float = 5, lines: Sequence[str] = ()
+) -> None:
+    """Let NVML be asked of the fake host, whose cyborg.conf has further lines."""
     try:
         library = site.fake.nvml_library
     except NoCompiler as error:
         pytest.skip(str(error))
     if state is not None:
         site.fake.set_nvml(state)
-    site.configure("[ext_drivers]", f"nvml_library = {library}", f"nvml_timeout = {seconds}")
+    own = ("[ext_drivers]", f"nvml_library = {library}", f"nvml_timeout = {seconds}")
+    site.configure(*own, *lines)
 
 
 def in_state(state: str, seconds: float = 5):
@@ -46,6 +52,12 @@ def mended(site: Site) -> None:
 def saying(address: str, **said):
     """Return a change of what NVML says of one card."""
     return lambda site: site.fake.set_nvml_of(address, **said)
+
+
+def asked_of_mig(site: Site) -> None:
+    """Ask a type that a MIG instance backs of a card that is not in MIG mode."""
+    with_nvml(site, lines=vgpu("nvidia-474", DIVIDED))
+    site.fake.set_nvml_of(DIVIDED, mig={"enabled": False})
 
 
 def of_host(code: str, state: str, says: str, seconds: float = 5) -> Situation:
@@ -117,6 +129,14 @@ NVML_SITUATIONS = [
         prepare=with_nvml,
         says="the pending mode takes effect",
         remedy=saying(A100_PENDING, mig={"enabled": False}),
+    ),
+    Situation(
+        code="vgpu-mig-mode",
+        host="a100-in-mig-mode-with-vgpu",
+        address=DIVIDED,
+        prepare=asked_of_mig,
+        says="nvidia-smi -mig 1",
+        remedy=saying(DIVIDED, mig={"enabled": True}),
     ),
     Situation(
         code="in-use-by-host",

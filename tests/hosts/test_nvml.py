@@ -161,6 +161,19 @@ class TestEachState:
         # The driver's own processes serve the parts.
         assert not _findings(card, "in-use-by-host")
 
+    @pytest.mark.parametrize(("is_on", "told"), [(True, set()), (False, {"vgpu-mig-mode"})])
+    def test_a_type_that_nvml_can_name_is_told_from_one_that_no_mig_instance_backs(
+        self, is_on, told
+    ):
+        types = [{"id": 1237, "name": "NVIDIA H200X-1-18C"}, {"id": 9, "name": "NVIDIA H200X-18C"}]
+        with FakeHost.named("h200-with-vgpu-of-the-driver") as fake:
+            fake.set_nvml_of("0000:18:00.0", mig={"enabled": is_on}, vgpu_types=types)
+            fake.set_attribute("0000:18:00.2", "nvidia/current_vgpu_type", "1237")
+            options = dataclasses.replace(options_of(fake), report_vendor_vfio=True)
+            (card,) = Surveyor(options).survey(Host(fake.root)).reported
+        assert codes_of(card) & {"vgpu-mig-mode"} == told
+        assert [str(each.severity) for each in _findings(card, "mig-enabled")] == ["info"] * is_on
+
 
 def _findings(assessment, code):
     return [finding for finding in assessment.findings if finding.code.name == code]

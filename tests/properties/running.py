@@ -36,6 +36,8 @@ CATALOG = catalog.load(None)
 CANARY = "20b5"
 
 Token = tuple[str, object]
+#: Of what may be on a board with NVSwitches.
+SWITCHED: Token = ("switched", None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +62,7 @@ class State:
     tokens: dict[PciAddress, frozenset[Token]]
     below: dict[PciAddress, frozenset[PciAddress]]
     groups: frozenset[int]
+    switches: frozenset[PciAddress]
 
     @classmethod
     def of(cls, fake: FakeHost, oddities: Iterable[Oddity]) -> "State":
@@ -73,6 +76,7 @@ class State:
                 ("card", function.physfn or address),
                 ("group", function.iommu_group),
                 ("group", fake.group_of(address)),
+                *([SWITCHED] if function.vendor == "10de" else ()),
             }
             for above in (function.parent, function.physfn):
                 while above in functions:
@@ -97,6 +101,7 @@ class State:
             {address: frozenset(mine) for address, mine in tokens.items()},
             {address: frozenset(found) for address, found in below.items()},
             frozenset(g for f in functions.values() if (g := fake.group_of(f.address)) is not None),
+            frozenset(f.address for f in functions.values() if f.class_.startswith("0680")),
         )
 
 
@@ -113,7 +118,7 @@ def touched_by(effect: Effect, before: State, after: State) -> frozenset[Token]:
     or after, by the description or by a link that says so.  A change of a group concerns its
     members, and the cards of which these are virtual functions.  What is in no group is
     concerned whenever a group comes, goes or changes: that it is in none is explained by the
-    groups that there are.
+    groups that there are.  A change of an NVSwitch concerns the GPUs that are connected by it.
     """
     tokens: set[Token] = {("group", number) for number in effect.groups}
     tokens.update(map(slot_of, effect.functions))
@@ -125,6 +130,8 @@ def touched_by(effect: Effect, before: State, after: State) -> frozenset[Token]:
     for mine in (*before.tokens.values(), *after.tokens.values()):
         if groups & mine:
             tokens.update(token for token in mine if token[0] == "card")
+    if not effect.functions & (before.switches | after.switches):
+        tokens.discard(SWITCHED)
     if effect.groups or before.groups != after.groups:
         tokens.add(("group", None))
     return frozenset(tokens)
