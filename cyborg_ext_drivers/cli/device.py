@@ -22,7 +22,7 @@ from cliff.show import ShowOne
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Finding, Passed
-from cyborg_ext_drivers.cli import cells, rows
+from cyborg_ext_drivers.cli import board, cells, rows
 from cyborg_ext_drivers.cli.host import is_wanting
 from cyborg_ext_drivers.cli.looking import SKIPPED, Looking, View
 from cyborg_ext_drivers.errors import ExtDriversError, ReadError
@@ -112,6 +112,7 @@ def _fields(decision: Decision, view: View) -> dict[str, Any]:
         "link": _or_failure(lambda: _link(function)),
         "regions": _or_failure(lambda: [_region(each) for each in function.regions]),
     }
+    shown["nvml"] = _or_failure(lambda: board.told_by_driver(function, view))
     shown["checks"] = _checks(assessment)
     shown["findings"] = row["findings"]
     shown["report"] = dataclasses.asdict(report) if report else None
@@ -223,6 +224,7 @@ _TEXTS: dict[str, Callable[[Any], Any]] = {
     "parents": " > ".join,
     "link": lambda link: str(topology.Link(**link)),
     "regions": _regions_text,
+    "nvml": board.as_text,
     "checks": _checks_text,
     "findings": rows.sentences,
     "report": lambda report: json.dumps(report, indent=2),

@@ -27,6 +27,7 @@ from cyborg_ext_drivers.cli.app import with_default
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost, described_hosts
+from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
 from tests.cli.contract import CONTRACT, long_json
 
 
@@ -171,6 +172,36 @@ def test_device_shows_word_for_word_what_cyborg_gets(diagnose):
     assert report["cpid_info"] == first.address.to_json()
     assert report["deployables"][0]["handles"] == [["PCI", first.address.to_json()]]
     assert ["rc", "PGPU"] in report["deployables"][0]["attributes"]
+
+
+@pytest.mark.parametrize("with_serials", [False, True])
+def test_device_shows_what_nvml_says_of_a_card(diagnose, tmp_path, with_serials):
+    with FakeHost.named("a100-in-mig-mode") as fake:
+        try:
+            library = fake.nvml_library
+        except NoCompiler as error:
+            pytest.skip(str(error))
+        config = tmp_path / "cyborg.conf"
+        config.write_text(
+            f"[ext_drivers]\nnvml_library = {library}\nreport_serials = {with_serials}\n"
+        )
+        arguments = ("--host-root", str(fake.root), "--config-file", str(config))
+        _, out, _ = diagnose("device", "17:00.0", *arguments, "-f", "json")
+        said = json.loads(out)["nvml"]
+        _, text, _ = diagnose("device", "17:00.0", *arguments, "-c", "nvml")
+        fake.set_nvml("mismatch")
+        _, out, _ = diagnose("device", "17:00.0", *arguments, "-f", "json")
+    assert said["mig"]["is_on"] and len(said["mig"]["instances"]) == 3
+    assert said["processes"] == [{"pid": 31337, "command": "python3", "memory_mib": 8192}]
+    assert (said["memory_mib"], said["remapped_rows"]["correctable"]) == (40960, 1)
+    assert ("uuid" in said, "serial" in said) == (with_serials, with_serials)
+    assert "pid 31337, command python3" in text
+    assert json.loads(out)["nvml"].startswith("version-mismatch: ")
+
+
+def test_device_shows_nothing_of_nvml_where_it_is_not_asked(diagnose):
+    _, out, _ = diagnose("device", "3b:00.0", "--fake", "two-t4", "-f", "json")
+    assert json.loads(out)["nvml"] is None
 
 
 def test_an_address_that_is_not_there_lists_the_nearest(diagnose):
