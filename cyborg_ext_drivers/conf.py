@@ -195,7 +195,8 @@ OPTIONS = [
         help="The path of NVIDIA's management library (libnvidia-ml.so.1) as the agent sees it; "
         "empty is what the dynamic loader finds. It is asked only while a card is bound to the "
         "driver nvidia, and of a host below host_root that is not the running machine only if "
-        "this is set. What it says is shown by cyborg-ext-diagnose and changes no report.",
+        "this is set. What it says is shown by cyborg-ext-diagnose and completes the board "
+        "information of a card; no card, attach handle or trait depends on it.",
     ),
     cfg.Opt(
         "nvml_timeout",

@@ -39,9 +39,9 @@ VGPU_MIG_MODE = Code(
     "vgpu-mig-mode",
     Severity.WARNING,
     "The type of vGPU and the card's MIG mode do not fit together",
-    "A vGPU of a type such as A100-1-5C has a MIG instance of its own, and is made of a card in "
-    "MIG mode only; on most cards one of a type such as A100-5C, which shares the card's time, "
-    "is made while the mode is off only (NVIDIA vGPU Software User Guide, Configuring a GPU for "
+    "A MIG-backed vGPU, of a type such as A100-1-5C, has a MIG instance of its own and is made of "
+    "a card in MIG mode only; on most cards a time-sliced one, of a type such as A100-5C, is made "
+    "while the mode is off only (NVIDIA vGPU Software User Guide, Configuring a GPU for "
     "MIG-Backed vGPUs).",
     "Change the card's MIG mode while nothing uses it, or ask for a type that fits",
 )
@@ -125,19 +125,21 @@ def _types_in_mode(
             continue
         yield VGPU_MIG_MODE.finding(
             accelerator.function.address,
-            f"A vGPU of type {name} {'has a MIG instance' if backed else 'shares the time'} of "
-            f"the card, and MIG mode is {_mode(is_on)}",
+            f"A vGPU of type {name} is {'MIG-backed' if backed else 'time-sliced'}, and MIG mode "
+            f"of the card is {_mode(is_on)}",
             shown,
             remedy=f"Turn the mode {_mode(backed)} while nothing uses the card (nvidia-smi -mig "
             f"{int(backed)} for this card, and a reset of it), or ask for a type that "
-            f"{'shares the time of the card' if backed else 'a MIG instance backs'}",
+            f"is {'time-sliced' if backed else 'MIG-backed'}",
         )
 
 
 def _types_of(accelerator: Accelerator, gpu: Gpu, virtual: Sequence[PciFunction]) -> list[str]:
     """Return the names of the types of vGPU that a card is to have, as far as they are known."""
     if accelerator.partition:
-        return [accelerator.partition.name] if accelerator.partition.name else []
+        name, kind = accelerator.partition.name, accelerator.partition.type
+        # A number says nothing.
+        return [name] if name and name != kind else []
     known = {each.id: each.name for each in gpu.supported_vgpus or ()}
     ids = {nvidia.vgpu_type_of(each) for each in virtual} - {None}
     return [name for id in sorted(ids) if (name := known.get(id))]

@@ -31,6 +31,7 @@ from cyborg_ext_drivers.host.nvml import (
     Gpu,
     NvmlAnswer,
     State,
+    state_of,
 )
 
 _NO_MATTER = "Cards are reported all the same; what is missing is health and use in the findings."
@@ -280,9 +281,24 @@ def _of_gpu(
         yield _needs_reset(accelerator, answer)
     else:
         yield Passed(GPU_RESET_REQUIRED, (said(answer, "nothing of the kind"),))
+    yield from _unanswered(accelerator, answer, gpu)
     yield from _health(accelerator, answer, gpu)
-    if not is_divided:
+    if not is_divided and gpu.processes is not None:
         yield _use(accelerator, answer, gpu)
+
+
+def _unanswered(
+    accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu
+) -> Iterator[Finding | Passed]:
+    """Yield which questions a card that works gave no answer to."""
+    for error in gpu.errors:
+        if error != "RESET_REQUIRED":
+            finding = _SILENCES[state_of(error)].code.finding(
+                accelerator.function.address,
+                f"NVML answers some questions about this card with {error}",
+                said(answer, error),
+            )
+            yield finding._replace(lowered=Severity.INFO)
 
 
 def _unlisted(
@@ -294,10 +310,10 @@ def _unlisted(
     shown = said(answer, ", ".join(errors) or answer.detail or "does not list it")
     if "RESET_REQUIRED" in errors:
         yield _needs_reset(accelerator, answer)
-    elif "NO_PERMISSION" in errors:
+    elif State.NO_PERMISSION in map(state_of, errors):
         yield NVML_NO_PERMISSION.finding(address, "NVML may not open this card", shown)
     elif errors and not {"GPU_IS_LOST", "NOT_FOUND", "GPU_NOT_FOUND"} & set(errors):
-        yield NVML_FAILED.finding(
+        yield _SILENCES[state_of(errors[0])].code.finding(
             address, f"NVML says nothing of this card but {', '.join(errors)}", shown
         )
     elif "GPU_IS_LOST" in errors:
@@ -318,7 +334,9 @@ def _health(accelerator: Accelerator, answer: NvmlAnswer, gpu: Gpu) -> Iterator[
     address = accelerator.function.address
     if gpu.ecc is not None and gpu.ecc.volatile is not None:
         shown = said(
-            answer, f"uncorrected ECC errors {gpu.ecc.volatile}, in its life {gpu.ecc.aggregate}"
+            answer,
+            f"uncorrected ECC errors {gpu.ecc.volatile}, in its life {gpu.ecc.aggregate}, "
+            f"corrected {'not told' if gpu.ecc.corrected is None else gpu.ecc.corrected}",
         )
         if gpu.ecc.volatile:
             yield ECC_ERRORS.finding(

@@ -64,7 +64,9 @@ def _of_gpu(gpu: Gpu, answer: NvmlAnswer, options: Options) -> dict[str, Any]:
         "processes": [
             {"pid": each.pid, "command": each.command, "memory_mib": _mebibytes(each.memory)}
             for each in gpu.processes
-        ],
+        ]
+        if gpu.processes is not None
+        else None,
         "ecc": gpu.ecc and gpu.ecc._asdict(),
         "remapped_rows": gpu.rows and gpu.rows._asdict(),
         "retired_pages_pending": gpu.retired_pages_pending,

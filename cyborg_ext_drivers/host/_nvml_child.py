@@ -34,9 +34,24 @@ import os  # noqa: E402
 import signal  # noqa: E402
 
 VERSION = 1
+_SONAME = "libnvidia-ml.so.1"
 # Not told of this card, or not by this release: no error (nvml.h, nvmlReturn_t).
 _NOT_TOLD = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_DATA", "NOT_FOUND")
+_NO_FUNCTION = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND")
 _PR_SET_PDEATHSIG = 1
+_INSUFFICIENT_SIZE = 7
+# What takes the same arguments and was there before; the binding asks for the newest only.
+_OLDER = {
+    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
+    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
+    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
+    "nvmlDeviceGetHandleByPciBusId_v2": ("nvmlDeviceGetHandleByPciBusId",),
+    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+    "nvmlDeviceGetComputeRunningProcesses_v3": ("nvmlDeviceGetComputeRunningProcesses_v2",),
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": ("nvmlDeviceGetGraphicsRunningProcesses_v2",),
+}
+# Asked first for how many there are, and then for all of them.
+_LISTS = ("RunningProcesses", "SupportedVgpus", "CreatableVgpus")
 
 
 def main(library, bus_ids):
@@ -52,6 +67,9 @@ def main(library, bus_ids):
         document["error"] = {"name": type(error).__name__, "text": str(error)}
     with open(out, "w", encoding="utf-8") as stream:
         json.dump(document, stream)
+    # A library that crashes or hangs when it is unloaded is not unloaded.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _end_with_parent():
@@ -67,13 +85,41 @@ def _answer(library, bus_ids):
         import pynvml
     except ImportError as error:
         return {"error": {"name": "NO_BINDING", "text": str(error)}}
-    if library:
-        try:
-            # The binding asks for it by its soname, and gets the one that is loaded already.
-            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            return {"error": {"name": "LIBRARY_NOT_FOUND", "text": str(error)}}
-    return _Asker(pynvml).everything(bus_ids)
+    try:
+        # The binding would look for it by its soname, which a library that is named need not have.
+        pynvml.nvmlLib = _Library(library or _SONAME)
+    except OSError as error:
+        return {"error": {"name": "LIBRARY_NOT_FOUND", "text": str(error)}}
+    found = _Asker(pynvml).everything(bus_ids)
+    return {**found, "library": _loaded_library() or library or None}
+
+
+class _Library(ctypes.CDLL):
+    """The library as the binding expects it, also where it is older or only stands for NVML."""
+
+    def __getattr__(self, name):
+        """Return a function, or an older one in its place."""
+        for each in (name, *_OLDER.get(name, ())):
+            try:
+                function = super().__getattr__(each)
+            except AttributeError:
+                continue
+            return _list_of(function) if any(kind in name for kind in _LISTS) else function
+        raise AttributeError(name)
+
+
+def _list_of(function):
+    """Return a function that fails when it has more to tell than there is room for.
+
+    So nvml.h has it; some succeed when they are asked how many there are, which the binding takes
+    for none.
+    """
+
+    def asked(handle, count, room):
+        result = function(handle, count, room)
+        return _INSUFFICIENT_SIZE if not result and room is None and count._obj.value else result
+
+    return asked
 
 
 class _Asker:
@@ -105,7 +151,6 @@ class _Asker:
             found["error"] = {"name": self.name_of(error), "text": str(error).rstrip(".")}
         finally:
             found["nvml_version"] = self.try_("nvmlSystemGetNVMLVersion")
-            found["library"] = _loaded_library()
             if is_open:
                 self.try_("nvmlShutdown")
         return found
@@ -119,8 +164,8 @@ class _Asker:
             if errors is not None and name not in _NOT_TOLD:
                 errors.append(name)
             return None
-        except (AttributeError, TypeError, ValueError):
-            # An older binding, or an answer that it does not understand.
+        except Exception:
+            # The binding is older, does not understand the answer, or finds the library too old.
             return None
         return _text(value)
 
@@ -144,19 +189,26 @@ class _Asker:
     def missed(self, bus_id):
         """Return what NVML says of a card that it gave no handle for."""
         try:
-            gpu = self.gpu(self.nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode()))
-            gpu["bus_id"] = bus_id
-            return gpu
+            handle = self.nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
+            return {**self.gpu(handle, bus_id), "bus_id": bus_id}
         except self.nvml.NVMLError as error:
             return {"bus_id": bus_id, "is_listed": False, "errors": [self.name_of(error)]}
 
-    def gpu(self, handle):
-        """Return what is known of one GPU."""
-        nvml, errors = self.nvml, []
-        pci = nvml.nvmlDeviceGetPciInfo(handle)
+    def bus_id(self, handle, known):
+        """Return where NVML says that a GPU is; where it never does, what is known."""
+        try:
+            pci = self.nvml.nvmlDeviceGetPciInfo(handle)
+        except self.nvml.NVMLError as error:
+            if known is None or self.name_of(error) not in _NO_FUNCTION:
+                raise
+            return known
         bus_id = _text(pci.busId) or _text(pci.busIdLegacy)
-        if not bus_id:
-            bus_id = f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
+        return bus_id or f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
+
+    def gpu(self, handle, known_bus_id=None):
+        """Return what is known of one GPU."""
+        errors = []
+        bus_id = self.bus_id(handle, known_bus_id)
 
         def ask(function, *arguments):
             return self.try_("nvmlDeviceGet" + function, handle, *arguments, errors=errors)
@@ -198,15 +250,20 @@ class _Asker:
         return [[int(each), self.try_("nvmlVgpuTypeGetName", each)] for each in ids]
 
     def processes(self, ask):
-        """Return process id and memory of all that run on the card, once each."""
-        found = {}
-        for kind in ("ComputeRunningProcesses", "GraphicsRunningProcesses"):
-            for process in ask(kind) or ():
+        """Return process id and memory of all that run on the card, once each.
+
+        ``None`` while it is not known who computes there.
+        """
+        found, is_known = {}, False
+        for kind in ("Compute", "MPSCompute", "Graphics"):
+            some = ask(f"{kind}RunningProcesses")
+            is_known |= kind == "Compute" and some is not None
+            for process in some or ():
                 found.setdefault(process.pid, process.usedGpuMemory)
-        return [list(pair) for pair in sorted(found.items())]
+        return [list(pair) for pair in sorted(found.items())] if found or is_known else None
 
     def ecc(self, ask):
-        """Return whether errors are corrected now and after a reboot, and what could not be."""
+        """Return whether errors are corrected now and after a reboot, and how many there were."""
         mode = ask("EccMode")
         if mode is None:
             return None
@@ -214,7 +271,12 @@ class _Asker:
             ask("TotalEccErrors", self.nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, counter)
             for counter in (self.nvml.NVML_VOLATILE_ECC, self.nvml.NVML_AGGREGATE_ECC)
         ]
-        return [*mode, *counts]
+        corrected = ask(
+            "TotalEccErrors",
+            self.nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+            self.nvml.NVML_VOLATILE_ECC,
+        )
+        return [*mode, *counts, corrected]
 
     def instances(self, handle, errors):
         """Return the MIG devices; the places between them are empty."""

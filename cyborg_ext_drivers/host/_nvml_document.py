@@ -82,7 +82,7 @@ class MigInstance(NamedTuple):
 
 
 class Ecc(NamedTuple):
-    """Error correction of a GPU, and what it could not correct."""
+    """Error correction of a GPU, and how many errors it had."""
 
     is_on: bool
     #: What it will be after the next reset.
@@ -90,6 +90,8 @@ class Ecc(NamedTuple):
     #: Uncorrected errors since the driver was loaded, and in the card's life.
     volatile: int | None
     aggregate: int | None
+    #: Corrected ones since the driver was loaded.
+    corrected: int | None
 
 
 class RemappedRows(NamedTuple):
@@ -127,7 +129,8 @@ class Gpu(NamedTuple):
     host_vgpu_mode: str | None = None
     supported_vgpus: tuple[VgpuType, ...] | None = None
     creatable_vgpus: tuple[VgpuType, ...] | None = None
-    processes: tuple[Process, ...] = ()
+    #: ``None`` where it is not told who uses it, which is not the same as nobody.
+    processes: tuple[Process, ...] | None = None
     ecc: Ecc | None = None
     rows: RemappedRows | None = None
     retired_pages_pending: bool | None = None
@@ -142,14 +145,14 @@ class Document(NamedTuple):
     nvml_version: str | None
     library: str | None
     gpus: tuple[Gpu, ...]
-    #: A sentence for each GPU that could not be understood.
+    #: A sentence for each GPU, and each value of one, that could not be understood.
     faults: tuple[str, ...]
 
 
 def read_document(data: bytes, most_bytes: int) -> Document:
     """Return what the child printed.
 
-    A GPU whose bus id is none is left out and told of.
+    A GPU whose bus id is none is left out and told of, as is a value that NVML does not have.
 
     :raises InvalidDocument: when it is anything else; says in one sentence what.
     """
@@ -159,7 +162,7 @@ def read_document(data: bytes, most_bytes: int) -> Document:
     for each in _list(raw.get("gpus", []), "gpus"):
         _expect(isinstance(each, dict), "gpus", each)
         try:
-            gpu = _gpu(each)
+            gpu = _gpu(each, faults)
         except InvalidAddress as error:
             faults.append(f"a GPU is left out, as its bus id {error.text!r} is none")
         else:
@@ -191,33 +194,19 @@ def _loaded(data: bytes, most_bytes: int) -> dict[str, Any]:
     return raw
 
 
-def _gpu(raw: dict[str, Any]) -> Gpu:
-    capability = _several(raw, "compute_capability", 2, _count)
-    mig = _several(raw, "mig", 2, _flag)
-    ecc, rows = raw.get("ecc"), raw.get("rows")
-    return Gpu(
-        address=_address(_text(raw, "bus_id")),
-        is_listed=_flag(raw.get("is_listed"), "is_listed"),
-        errors=_tuple(raw, "errors", _word) or (),
-        name=_text(raw, "name"),
-        memory=_maybe(raw, "memory", _count),
-        uuid=_text(raw, "uuid"),
-        serial=_text(raw, "serial"),
-        vbios=_text(raw, "vbios"),
-        board_part=_text(raw, "board_part"),
-        compute_capability=".".join(map(str, capability)) if capability else None,
-        architecture=_ARCHITECTURES.get(_maybe(raw, "architecture", _count)),
-        mig=None if mig is None else (mig[0], mig[1]),
-        instances=_tuple(raw, "instances", _instance) or (),
-        virtualization_mode=_one_of(raw, "virtualization_mode", _VIRTUALIZATION_MODES),
-        host_vgpu_mode=_one_of(raw, "host_vgpu_mode", _HOST_VGPU_MODES),
-        supported_vgpus=_tuple(raw, "supported_vgpus", _vgpu_type),
-        creatable_vgpus=_tuple(raw, "creatable_vgpus", _vgpu_type),
-        processes=_tuple(raw, "processes", _process) or (),
-        ecc=None if ecc is None else _ecc(ecc),
-        rows=None if rows is None else _rows(rows),
-        retired_pages_pending=_maybe(raw, "retired_pages_pending", _flag),
-    )
+def _gpu(raw: dict[str, Any], faults: list[str]) -> Gpu:
+    """Return what is said of one GPU; a value that NVML does not have is left out and told of."""
+    address = _address(_text(raw, "bus_id"))
+    is_listed = _flag(raw.get("is_listed"), "is_listed")
+    errors = _tuple(_word)(raw.get("errors") or [], "errors")
+    said = {}
+    for key, read in _READERS.items():
+        if raw.get(key) is not None:
+            try:
+                said[key] = read(raw[key], key)
+            except InvalidDocument as error:
+                faults.append(f"of {address}, {error}")
+    return Gpu(address, is_listed, errors, **said)
 
 
 def _address(text: str | None) -> PciAddress:
@@ -254,19 +243,19 @@ def _process(raw: Any, key: str) -> Process:
     return Process(_count(pid, key), None if memory is None else _count(memory, key))
 
 
-def _ecc(raw: Any) -> Ecc:
-    now, later, volatile, aggregate = _row(raw, "ecc", 4)
-    counts = (None if each is None else _count(each, "ecc") for each in (volatile, aggregate))
-    return Ecc(_flag(now, "ecc"), _flag(later, "ecc"), *counts)
+def _ecc(raw: Any, key: str) -> Ecc:
+    now, later, *numbers = _row(raw, key, 5)
+    counts = (None if each is None else _count(each, key) for each in numbers)
+    return Ecc(_flag(now, key), _flag(later, key), *counts)
 
 
-def _rows(raw: Any) -> RemappedRows:
-    correctable, uncorrectable, pending, failure = _row(raw, "rows", 4)
+def _rows(raw: Any, key: str) -> RemappedRows:
+    correctable, uncorrectable, pending, failure = _row(raw, key, 4)
     return RemappedRows(
-        _count(correctable, "rows"),
-        _count(uncorrectable, "rows"),
-        _flag(pending, "rows"),
-        _flag(failure, "rows"),
+        _count(correctable, key),
+        _count(uncorrectable, key),
+        _flag(pending, key),
+        _flag(failure, key),
     )
 
 
@@ -280,10 +269,11 @@ def _error(raw: Any) -> tuple[str, str] | None:
 
 
 def _text(raw: dict[str, Any], key: str) -> str | None:
+    return _maybe(raw, key, _line)
+
+
+def _line(text: Any, key: str) -> str | None:
     """Return a text on one line, shortened where it is long."""
-    text = raw.get(key)
-    if text is None:
-        return None
     _expect(isinstance(text, str), key, text)
     return "".join(c if c.isprintable() else " " for c in text[:_LONGEST]).strip() or None
 
@@ -312,10 +302,9 @@ def _maybe(raw: dict[str, Any], key: str, read: Callable[[Any, str], T]) -> T | 
     return None if value is None else read(value, key)
 
 
-def _one_of(raw: dict[str, Any], key: str, words: tuple[str, ...]) -> str | None:
-    """Return the word for a number; a number of a newer release is not told."""
-    number = _maybe(raw, key, _count)
-    return None if number is None or number >= len(words) else words[number]
+def _one_of(words: tuple[str, ...]) -> Callable[[Any, str], str | None]:
+    """Return what reads a number as a word; a number of a newer release is not told."""
+    return lambda raw, key: dict(enumerate(words)).get(_count(raw, key))
 
 
 def _list(raw: Any, key: str) -> list:
@@ -328,16 +317,24 @@ def _row(raw: Any, key: str, length: int) -> list:
     return raw
 
 
-def _several(
-    raw: dict[str, Any], key: str, length: int, read: Callable[[Any, str], T]
-) -> tuple[T, ...] | None:
-    value = raw.get(key)
-    return None if value is None else tuple(read(each, key) for each in _row(value, key, length))
+def _pair(read: Callable[[Any, str], T]) -> Callable[[Any, str], tuple[T, T]]:
+    def pair(raw: Any, key: str) -> tuple[T, T]:
+        first, second = _row(raw, key, 2)
+        return read(first, key), read(second, key)
+
+    return pair
 
 
-def _tuple(raw: dict[str, Any], key: str, read: Callable[[Any, str], T]) -> tuple[T, ...] | None:
-    value = raw.get(key)
-    return None if value is None else tuple(read(each, key) for each in _list(value, key))
+def _tuple(read: Callable[[Any, str], T]) -> Callable[[Any, str], tuple[T, ...]]:
+    return lambda raw, key: tuple(read(each, key) for each in _list(raw, key))
+
+
+def _capability(raw: Any, key: str) -> str:
+    return ".".join(map(str, _pair(_count)(raw, key)))
+
+
+def _architecture(raw: Any, key: str) -> str | None:
+    return _ARCHITECTURES.get(_count(raw, key))
 
 
 def _expect(is_right: Any, key: str, value: Any) -> None:
@@ -349,3 +346,25 @@ def _shown(value: Any) -> str:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else repr(value)
     text = "".join(c if c.isprintable() else " " for c in text[:80])
     return text + ("..." if len(text) == 80 else "")
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _line,
+    "memory": _count,
+    "uuid": _line,
+    "serial": _line,
+    "vbios": _line,
+    "board_part": _line,
+    "compute_capability": _capability,
+    "architecture": _architecture,
+    "mig": _pair(_flag),
+    "instances": _tuple(_instance),
+    "virtualization_mode": _one_of(_VIRTUALIZATION_MODES),
+    "host_vgpu_mode": _one_of(_HOST_VGPU_MODES),
+    "supported_vgpus": _tuple(_vgpu_type),
+    "creatable_vgpus": _tuple(_vgpu_type),
+    "processes": _tuple(_process),
+    "ecc": _ecc,
+    "rows": _rows,
+    "retired_pages_pending": _flag,
+}

@@ -47,7 +47,9 @@ VENDOR = "10de"
 MODULE_VERSION = "/sys/module/nvidia/version"
 _CHILD = str(pathlib.Path(__file__).with_name("_nvml_child.py"))
 _MOST_BYTES = 4 << 20
-_MOST_COMPLAINT = 1 << 16
+# Of what it says besides, the end is kept; a library may be talkative.
+_MOST_COMPLAINT = 16 << 20
+_KEPT_COMPLAINT = 1 << 16
 # A process that is killed is gone in milliseconds, or waits in the kernel for long.
 _REAPING_SECONDS = 0.5
 
@@ -81,6 +83,9 @@ _STATES = {
     "DRIVER_NOT_LOADED": State.DRIVER_NOT_LOADED,
     "LIB_RM_VERSION_MISMATCH": State.VERSION_MISMATCH,
     "NO_PERMISSION": State.NO_PERMISSION,
+    # A cgroup keeps the device away (nvml.h).
+    "OPERATING_SYSTEM": State.NO_PERMISSION,
+    "TIMEOUT": State.TIMEOUT,
 }
 
 
@@ -154,6 +159,8 @@ class Nvml:
                     each._replace(command=self._command(each.pid)) for each in gpu.processes
                 )
             )
+            if gpu.processes is not None
+            else gpu
             for gpu in answer.gpus
         ]
         return answer._replace(gpus=tuple(gpus))
@@ -226,19 +233,21 @@ class Children:
 
 def _read(child: subprocess.Popen, deadline: float) -> tuple[bytes, bytes]:
     """Return what a child prints until it is done, has printed too much, or is late."""
-    limits = {child.stdout: _MOST_BYTES, child.stderr: _MOST_COMPLAINT}
-    texts = {stream: bytearray() for stream in limits}
+    left_of = {child.stdout: _MOST_BYTES, child.stderr: _MOST_COMPLAINT}
+    texts = {stream: bytearray() for stream in left_of}
     with selectors.DefaultSelector() as selector:
-        for stream in limits:
+        for stream in texts:
             selector.register(stream, selectors.EVENT_READ)
         while selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _events in selector.select(left):
                 stream: Any = key.fileobj
                 data = os.read(stream.fileno(), 1 << 16)
                 texts[stream] += data
+                left_of[stream] -= len(data)
+                del texts[child.stderr][:-_KEPT_COMPLAINT]
                 if not data:
                     selector.unregister(stream)
-                elif len(texts[stream]) > limits[stream]:
+                elif left_of[stream] < 0:
                     return bytes(texts[child.stdout]), bytes(texts[child.stderr])
     return bytes(texts[child.stdout]), bytes(texts[child.stderr])
 
@@ -267,11 +276,16 @@ def answer_of(finished: Finished) -> NvmlAnswer:
     return _answer(document)
 
 
+def state_of(error: str) -> State:
+    """Return what an error of NVML's means, by its name in nvml.h without ``NVML_ERROR_``."""
+    return _STATES.get(error, State.FAILED)
+
+
 def _answer(document: Document) -> NvmlAnswer:
     state, detail = State.ANSWERED, "; ".join(document.faults)
     if document.error is not None:
         name, text = document.error
-        state = _STATES.get(name, State.FAILED)
+        state = state_of(name)
         detail = f"{name}: {text}"
     return NvmlAnswer(
         state,

@@ -49,7 +49,8 @@ def complete(
     if any(seen.get(key, value) != value for key, value in remembered.items() if key in SERIALS):
         # Another card of the same model.
         remembered = {}
-    known = {**remembered, **seen}
+    # What was told stays as it was: another release of the driver may spell it otherwise.
+    known = {**seen, **remembered}
     more = {
         key: known[key]
         for key in REMEMBERED
@@ -63,7 +64,8 @@ def complete(
 def seen_by(gpu: Gpu) -> dict[str, str | int]:
     """Return what NVML says of a board, by the keys of :data:`REMEMBERED`; memory in MiB."""
     said = {
-        "architecture": gpu.architecture,
+        # As the catalogue spells it.
+        "architecture": gpu.architecture and gpu.architecture.lower(),
         "compute_capability": gpu.compute_capability,
         "memory_mib": None if gpu.memory is None else gpu.memory >> 20,
         "product": gpu.name,

@@ -79,7 +79,7 @@ NVML_SITUATIONS = [
     of_host("nvml-no-permission", "no-permission", "/dev/nvidiactl"),
     of_host("nvml-timeout", "hanging", "raise nvml_timeout", seconds=0.4),
     of_host("nvml-failed", "crashing", "nvidia-smi"),
-    of_host("nvml-failed", "blocked", "nvidia-smi"),
+    of_host("nvml-no-permission", "blocked", "/dev/nvidiactl"),
     of_host("nvml-failed", "unknown-error", "nvidia-smi"),
     of_host("gpu-lost", "lost", "Xid 79"),
     Situation(

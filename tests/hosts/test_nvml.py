@@ -41,7 +41,7 @@ STATES = {
     "no-permission": "nvml-no-permission",
     "hanging": "nvml-timeout",
     "crashing": "nvml-failed",
-    "blocked": "nvml-failed",
+    "blocked": "nvml-no-permission",
     "unknown-error": "nvml-failed",
     "lost": "gpu-lost",
 }
@@ -72,10 +72,10 @@ def codes_of(assessment):
     return {finding.code.name for finding in assessment.findings}
 
 
-def report_of(survey, fake):
-    """Return what Cyborg would be told, to the byte."""
-    ledger = Ledger("compute-1", Options(host_root=str(fake.root)), {})
-    reports = [decision.report for decision in ledger.preview(survey, Host(fake.root))]
+def report_of(survey, host, options):
+    """Return what Cyborg would be told, to the byte, by an agent that has told it nothing yet."""
+    ledger = Ledger("compute-1", options, {})
+    reports = [decision.report for decision in ledger.preview(survey, host)]
     return json.dumps([dataclasses.asdict(report) for report in reports if report])
 
 
@@ -109,12 +109,15 @@ class TestEachState:
     )
     def test_the_report_is_the_same_to_the_byte_in_all_of_them(self, name):
         with FakeHost.named(name) as fake:
-            not_asked = Surveyor(Options(host_root=str(fake.root)))
-            reports = {report_of(not_asked.survey(Host(fake.root)), fake)}
-            surveyor = Surveyor(options_of(fake, 1.0))
+            not_asked = Options(host_root=str(fake.root))
+            surveyor, host = Surveyor(not_asked), Host(fake.root)
+            reports = {report_of(surveyor.survey(host), host, not_asked)}
+            options = options_of(fake, 1.0)
+            surveyor = Surveyor(options)
             for state in STATES:
                 fake.set_nvml(state)
-                reports.add(report_of(surveyor.survey(Host(fake.root)), fake))
+                host = Host(fake.root)
+                reports.add(report_of(surveyor.survey(host), host, options))
         assert len(reports) == 1 and json.loads(reports.pop())
 
     def test_a_finding_goes_when_nvml_answers_again(self):

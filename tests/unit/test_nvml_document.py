@@ -47,7 +47,7 @@ GPU = {
     "supported_vgpus": [[230, "GRID T4-16Q"]],
     "creatable_vgpus": [],
     "processes": [[4242, None]],
-    "ecc": [1, 1, 0, None],
+    "ecc": [1, 1, 0, None, 3],
     "rows": [0, 0, 0, 0],
     "retired_pages_pending": 0,
 }
@@ -110,7 +110,21 @@ def test_any_value_in_any_place_is_read_or_refused_in_one_sentence(key, value):
         assert key in str(error) and str(error).isprintable()
         assert len(str(error)) < 200
     else:
-        assert len(found.gpus) + len(found.faults) == 1
+        assert len(found.faults) <= 1
+        assert all(fault.isprintable() and len(fault) < 200 for fault in found.faults)
+        assert found.gpus or (key == "bus_id" and found.faults)
+
+
+@given(st.sampled_from(sorted(set(GPU) - {"bus_id", "is_listed", "errors"})), JSON)
+def test_a_value_that_nvml_does_not_have_costs_itself_only(key, value):
+    whole = read(DOCUMENT).gpus[0]
+    document = read({**DOCUMENT, "gpus": [{**GPU, key: value}, {**GPU, "bus_id": "3c:00.0"}]})
+    first, second = document.gpus
+    assert second == whole._replace(address=second.address)
+    assert first._replace(**{key: None}) == whole._replace(**{key: None})
+    if document.faults:
+        assert key in document.faults[0] and "0000:3b:00.0" in document.faults[0]
+        assert getattr(first, key) in (None, ())
 
 
 @given(st.sampled_from(["error", "driver_version", "nvml_version", "library", "gpus"]), JSON)
@@ -206,9 +220,31 @@ def test_a_program_that_prints_without_end_is_stopped(run):
 
 
 def test_a_program_that_complains_without_end_is_stopped(run):
-    finished = run("import sys\nwhile True: sys.stderr.write('x' * 1000)")
+    finished = run("import sys\nwhile True: sys.stderr.write('x' * 100_000)")
     assert answer_of(finished).state is not State.ANSWERED
     assert len(finished.complaint) <= 1 << 18
+
+
+def test_a_program_that_says_much_besides_is_read_and_its_last_words_are_kept(run):
+    finished = run(
+        f"import sys\nfor _ in range(2000): sys.stderr.write('x' * 1000)\n"
+        f"sys.stderr.write('at last')\nsys.stdout.write({WHOLE.decode()!r})"
+    )
+    assert answer_of(finished).state is State.ANSWERED
+    assert len(finished.complaint) <= 1 << 16 and finished.complaint.endswith(b"at last")
+
+
+def test_a_library_that_crashes_when_it_is_unloaded_costs_no_answer(tmp_path):
+    (tmp_path / "pynvml.py").write_text(
+        "import atexit, os\natexit.register(os.abort)\nraise ImportError('none')"
+    )
+    found = subprocess.run(
+        [sys.executable, _nvml_child.__file__, ""],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(found.stdout)["error"]["name"] == "NO_BINDING"
 
 
 def test_a_program_that_closes_its_output_and_stays_is_late(run):
