@@ -100,6 +100,8 @@ class VendorVfioCheck(Check):
             return
         virtual = surroundings.host.functions.virtual_functions_of(accelerator.function)
         if not virtual:
+            if accelerator.function.directory.has(TYPES):
+                yield _framework(accelerator.function, virtual, [])
             return
         parts = _parts(virtual)
         yield _framework(accelerator.function, virtual, parts)
@@ -180,8 +182,9 @@ def _framework(
                 card.address,
                 "This host makes vGPUs as mediated devices",
                 (each.path_of(TYPES), "present"),
-                remedy="Nothing is to be done; virtual functions with a type of their own come "
-                "with a newer kernel and NVIDIA's vGPU host driver for it",
+                remedy="Nothing is to be done. Virtual functions with a type of their own come "
+                "with kernels from about 6.8 on (Ubuntu 24.04, RHEL 10) and NVIDIA's vGPU host "
+                "driver for those, on cards from Ampere on; the files alone tell",
             )
     return VGPU_FRAMEWORK.finding(
         card.address,
@@ -214,8 +217,9 @@ def _vendor_framework(card: PciFunction, parts: Sequence[_Part]) -> Finding:
         card.address,
         message,
         *evidence,
-        remedy="Nothing is to be done; mediated devices, which Cyborg's agent makes itself, come "
-        "with an older kernel and NVIDIA's vGPU host driver for it",
+        remedy="Nothing is to be done. Mediated devices, which Cyborg's agent makes itself, come "
+        "with kernels before about 6.8 (RHEL 9, Ubuntu 22.04) and NVIDIA's vGPU host driver for "
+        "those",
     )
 
 

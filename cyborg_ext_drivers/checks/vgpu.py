@@ -22,6 +22,7 @@ from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severit
 from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host.kernel import MODULES
 from cyborg_ext_drivers.host.mdev import TYPES, VGPU_MODULE, MediatedParent
+from cyborg_ext_drivers.host.nvml import DRIVER, VENDOR
 from cyborg_ext_drivers.host.pci import PciFunction
 
 VGPU_TYPE_UNKNOWN = Code(
@@ -150,8 +151,16 @@ def _in_use(parent: MediatedParent, devices: tuple[str, ...]) -> Finding:
         function.address,
         f"{len(devices)} {live} on {function}, of {', '.join(kinds)}: {some}",
         (path, kinds[0]),
-        remedy=f"Remove each once nothing uses it (echo 1 > {path}/remove), or name the card in "
-        "[vgpu_<type>] device_addresses of cyborg.conf to offer vGPUs of it",
+        remedy=f"Remove each once nothing uses it (echo 1 > {path}/remove){_or_offer(function)}",
+    )
+
+
+def _or_offer(function: PciFunction) -> str:
+    identity = function.identity
+    if identity is None or identity.id.vendor != VENDOR:
+        return ""
+    return (
+        ", or name the card in [vgpu_<type>] device_addresses of cyborg.conf to offer vGPUs of it"
     )
 
 
@@ -258,17 +267,8 @@ def _without_types(accelerator: Accelerator, kind: str, surroundings: Surroundin
     """Return why neither the card nor what is named of it offers any type."""
     function, kernel = accelerator.function, surroundings.host.kernel
     absent = (function.path_of(TYPES), "absent")
-    if function.driver != "nvidia":
+    if function.driver != DRIVER:
         return _held_by(function, accelerator)
-    if not kernel.has_module(VGPU_MODULE):
-        return VENDOR_DRIVER_MISSING.finding(
-            function.address,
-            f"It offers no types of vGPU: the module {VGPU_MODULE} is not loaded",
-            absent,
-            (f"{MODULES}/{VGPU_MODULE}", "absent"),
-            remedy="Install NVIDIA's vGPU host driver in the place of the driver for computing, "
-            "and boot again",
-        )
     for each in accelerator.partition.functions:
         path = "nvidia/current_vgpu_type"
         if each is not function and each.directory.has("nvidia"):
@@ -281,6 +281,18 @@ def _without_types(accelerator: Accelerator, kind: str, surroundings: Surroundin
                 remedy=f"Take it out of {_OPTION.format(kind)} in cyborg.conf and restart "
                 "cyborg-agent; this kernel and driver make vGPUs in another way",
             )
+    if not kernel.has_module(VGPU_MODULE):
+        return VENDOR_DRIVER_MISSING.finding(
+            function.address,
+            f"It offers no types of vGPU: the module {VGPU_MODULE} is not loaded",
+            absent,
+            (f"{MODULES}/{VGPU_MODULE}", "absent"),
+            remedy="Install NVIDIA's vGPU host driver in the place of the driver for computing, "
+            "and boot again",
+        )
+    parts = [each for each in accelerator.partition.functions if each is not function]
+    if parts and all(each.driver != DRIVER for each in parts):
+        return _held_by(parts[0], accelerator)
     total = function.total_virtual_functions
     if total and not function.virtual_functions:
         return VGPU_NOT_SUPPORTED.finding(

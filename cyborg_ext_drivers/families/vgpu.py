@@ -133,7 +133,7 @@ def is_backed_by_mig(name: str) -> bool:
     """Return whether a vGPU of this type has a MIG instance of its own: ``GRID A100-1-5C``.
 
     The number of compute slices stands before the memory in its name (NVIDIA vGPU Software User
-    Guide, Virtual GPU Types); the others share the time of the card.
+    Guide, Virtual GPU Types); the others are time-sliced.
     """
     return _BACKED_BY_MIG.search(name) is not None
 
@@ -180,6 +180,9 @@ def _named(card: PciFunction, addresses: set[PciAddress], host: Host) -> tuple[P
             continue
         if function.failure is not None:
             raise function.failure
+        if function.identity is None or function.identity.id.vendor != card.identity.id.vendor:
+            # It is of something else, whatever the links say.
+            continue
         if function.physical_function == card.address:
             virtual.append(function)
     return (card, *virtual) if card.address in addresses else tuple(virtual)

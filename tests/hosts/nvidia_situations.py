@@ -31,7 +31,7 @@ NVIDIA_SITUATIONS = [
         host="l40s-vgpu-types-set",
         address=L40S,
         prepare=lambda site: site.configure(*OFFER),
-        says="mediated devices, which Cyborg's agent makes itself, come with an older kernel",
+        says="Mediated devices, which Cyborg's agent makes itself, come with kernels before",
         remedy=lambda site: site.fake.disable_virtual_functions(L40S),
     ),
     Situation(

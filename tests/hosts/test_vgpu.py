@@ -398,3 +398,17 @@ def test_a_card_that_was_divided_is_not_given_whole_while_devices_live():
         assert agent.discover() == before
         fake.remove_mediated_device(name)
         assert handles(agent.discover()[T4]) == [("PCI", json.loads(before[T4].cpid_info))]
+
+
+def test_a_virtual_function_of_another_vendor_is_no_vgpu_of_the_card():
+    with FakeHost.named(HOSTS[A40]) as fake:
+        agent = Agent(fake, (A40, "nvidia-557"))
+        whole = agent.discover()[A40].deployables[0].num_accelerators
+        stranger = fake.path(f"/sys/bus/pci/devices/{A40_PARTS[0]}/uevent").read_text()
+        other = stranger.replace("PCI_ID=10DE:", "PCI_ID=8086:")
+        fake.set_attribute(A40_PARTS[0], "uevent", other)
+        fake.set_attribute(A40_PARTS[0], "vendor", "0x8086\n")
+        found = handles(Agent(fake, (A40, "nvidia-557")).discover().get(A40))
+    given = [str(PciAddress.from_json(json.dumps(info))) for _, info in found]
+    assert other != stranger and given and A40_PARTS[0] not in given
+    assert whole == len(given)
