@@ -431,11 +431,17 @@ def _device_addresses(conf: cfg.ConfigOpts, name: str) -> Iterator[PciAddress]:
             "addresses of the cards that are to have vGPUs of this type"
         )
         raise ConfigurationError("device_addresses", None, reason, group)
+    found = set()
     for text in texts:
         try:
-            yield PciAddress.parse(text)
+            address = PciAddress.parse(text)
         except InvalidAddress as error:
             raise ConfigurationError("device_addresses", text, str(error), group) from None
+        if address in found:
+            reason = f"it names {address} twice; write each address once"
+            raise ConfigurationError("device_addresses", text, reason, group)
+        found.add(address)
+        yield address
 
 
 def _value(conf: cfg.ConfigOpts, option: str, group: str = GROUP.name):

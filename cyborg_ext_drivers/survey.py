@@ -31,8 +31,8 @@ from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Catalog
 from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
-from cyborg_ext_drivers.checks.reading import HELD, UNREADABLE, unreadable
-from cyborg_ext_drivers.checks.sriov import VFS_ENABLED, disagreement, enabled_on, unnamed
+from cyborg_ext_drivers.checks.reading import HELD, UNREADABLE, is_doubt, unreadable
+from cyborg_ext_drivers.checks.sriov import VFS_ENABLED, as_meant, disagreement, enabled_on, unnamed
 from cyborg_ext_drivers.errors import ConfigurationError, Malformed, ReadError, Unreadable
 from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
 from cyborg_ext_drivers.host import Host
@@ -219,7 +219,7 @@ class Surveyor:
         if assessment.accelerator is None:
             return assessment
         surroundings = Surroundings(host, self.options, self.catalog, self.families)
-        asked = [each.look_closer for each in self.checks]
+        asked = [(each, each.look_closer) for each in self.checks]
         found, passed = self._ask(asked, assessment.accelerator, surroundings)
         lowered = (_of_closer_look(each) for each in found)
         # What keeps a card stands last.
@@ -315,7 +315,12 @@ class Surveyor:
             _, wrong = self._agreeing(function, enabled, surroundings)
             findings.extend(map(_of_part, wrong) if deployables else wrong)
             whole = self._judged(enabled_on(function, enabled))
-            findings.append(whole._replace(lowered=Severity.INFO))
+            findings.append(
+                as_meant(whole) if deployables else whole._replace(lowered=Severity.INFO)
+            )
+        if not deployables:
+            # There is nothing to report, whatever is ignored.
+            findings = [each._replace(is_ignored=False) for each in findings]
         return Assessment(
             function, accelerator, tuple(dict.fromkeys(findings)), passed, deployables
         )
@@ -329,7 +334,7 @@ class Surveyor:
         whole = self._judged(enabled_on(function, enabled))
         if assessment.accelerator.virtual_functions or _is_unreadable(assessment):
             # That is how it should be, or it is not known whether it is.
-            whole = whole._replace(lowered=Severity.INFO)
+            whole = as_meant(whole)
         return dataclasses.replace(assessment, findings=(*assessment.findings, whole))
 
     def _agreeing(
@@ -458,20 +463,30 @@ class Surveyor:
     def _examine(
         self, accelerator: Accelerator, surroundings: Surroundings, is_divided: bool = False
     ) -> tuple[tuple[Finding, ...], tuple[Passed, ...]]:
-        asked = [each.examine_divided if is_divided else each.examine for each in self.checks]
+        asked = [
+            (each, each.examine_divided if is_divided else each.examine) for each in self.checks
+        ]
         return self._ask(asked, accelerator, surroundings)
 
     def _ask(
-        self, asked: Sequence[Callable], accelerator: Accelerator, surroundings: Surroundings
+        self,
+        asked: Sequence[tuple[Check, Callable]],
+        accelerator: Accelerator,
+        surroundings: Surroundings,
     ) -> tuple[tuple[Finding, ...], tuple[Passed, ...]]:
         findings: list[Finding] = []
         passed: list[Passed] = []
-        for examine in asked:
+        for check, examine in asked:
             try:
                 for outcome in examine(accelerator, surroundings):
                     (passed if isinstance(outcome, Passed) else findings).append(outcome)
             except ReadError as error:
-                findings.append(unreadable(accelerator.function, error))
+                found = unreadable(accelerator.function, error)
+                if check.can_block:
+                    findings.append(found)
+                elif found not in findings:
+                    # No card is lost for what would be a warning at most.
+                    findings.append(found._replace(lowered=Severity.INFO))
         if self.options.ignore_findings:
             findings = [self._judged(finding) for finding in findings]
         if len(findings) > 1:
@@ -572,7 +587,7 @@ def _is_unreadable(assessment: Assessment) -> bool:
 
 def _is_doubtful(assessment: Assessment) -> bool:
     """Return whether something of it could not be read, whatever that does to the card."""
-    return any(each.code is UNREADABLE for each in assessment.findings)
+    return any(map(is_doubt, assessment.findings))
 
 
 def _can_be_of(address: PciAddress, card: PciAddress) -> bool:

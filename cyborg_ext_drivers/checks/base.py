@@ -80,6 +80,11 @@ class Check(abc.ABC):
     #: Findings of a lower number stand first; the first blocker is the reason.
     precedence: ClassVar[int] = 100
 
+    @property
+    def can_block(self) -> bool:
+        """Whether any of its findings keeps a card from being reported."""
+        return any(code.severity is Severity.BLOCKER for code in self.codes)
+
     @abc.abstractmethod
     def examine(
         self, accelerator: Accelerator, surroundings: Surroundings

@@ -95,7 +95,7 @@ def _mode_of(
         remedy=None
         if is_on == will_be_on
         else "Reset the card while nothing uses it, so that "
-        "the pending mode takes effect: nvidia-smi --gpu-reset",
+        f"the pending mode takes effect: nvidia-smi --gpu-reset -i {accelerator.function}",
     )
     # Parts of such a card may well be backed by MIG.
     return finding._replace(lowered=Severity.INFO) if is_divided else finding
@@ -129,7 +129,7 @@ def _types_in_mode(
             f"of the card is {_mode(is_on)}",
             shown,
             remedy=f"Turn the mode {_mode(backed)} while nothing uses the card (nvidia-smi -mig "
-            f"{int(backed)} for this card, and a reset of it), or ask for a type that "
+            f"{int(backed)} -i {accelerator.function}, and a reset of it), or ask for a type that "
             f"is {'time-sliced' if backed else 'MIG-backed'}",
         )
 

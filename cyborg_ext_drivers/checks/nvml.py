@@ -103,7 +103,8 @@ GPU_RESET_REQUIRED = Code(
     Severity.WARNING,
     "The card needs a reset before it works again",
     "NVML says of the card that nothing but a reset brings it back.",
-    "Reset the card while nothing uses it: nvidia-smi --gpu-reset, or a reboot of the host",
+    "Reset the card while nothing uses it: nvidia-smi --gpu-reset -i ADDRESS, or a reboot of the "
+    "host",
 )
 IN_USE_BY_HOST = Code(
     "in-use-by-host",
@@ -327,6 +328,8 @@ def _needs_reset(accelerator: Accelerator, answer: NvmlAnswer) -> Finding:
         accelerator.function.address,
         "NVML says that the card needs a reset",
         said(answer, "RESET_REQUIRED"),
+        remedy=f"Reset the card while nothing uses it: nvidia-smi --gpu-reset -i "
+        f"{accelerator.function}, or a reboot of the host",
     )
 
 

@@ -119,6 +119,8 @@ class OwnershipCheck(Check):
             yield _not_included(accelerator, options.include)
             return
         yield _claimed(accelerator, surroundings.options)
+        if accelerator.partition:
+            yield from _of_parts(accelerator, options)
         yield from self._examine_card(accelerator, surroundings)
 
     def _examine_card(
@@ -129,6 +131,22 @@ class OwnershipCheck(Check):
             yield _enabled(accelerator, options.enabled_drivers)
             yield from _in_tree(accelerator, options)
             yield _contested(accelerator, surroundings, options.enabled_drivers)
+
+
+def _of_parts(accelerator: Accelerator, options: Options) -> Iterator[Finding]:
+    """Yield who else has a say in the functions below which the agent makes mediated devices."""
+    partition = accelerator.partition
+    for part in partition.excluded:
+        of_part = accelerator._replace(function=part)
+        found = _excluded(of_part, _matching_selector(of_part, options.exclude))
+        # The others are given away; where there are none, that is why.
+        yield found._replace(lowered=Severity.INFO) if partition.handles else found
+    for part in partition.functions:
+        if part is accelerator.function:
+            continue
+        claimed = _claimed(accelerator._replace(function=part), options)
+        if isinstance(claimed, Finding):
+            yield claimed
 
 
 def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:

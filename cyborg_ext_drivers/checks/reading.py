@@ -78,6 +78,11 @@ class ReadingCheck(Check):
             yield from self.examine(accelerator, surroundings)
 
 
+def is_doubt(finding: Finding) -> bool:
+    """Return whether something cannot be read on which it depends what Cyborg is told."""
+    return finding.code is UNREADABLE and finding.severity is not Severity.INFO
+
+
 def unreadable(function: PciFunction, error: ReadError) -> Finding:
     """Return the finding for something about a function that cannot be read."""
     remedy = None

@@ -31,7 +31,8 @@ VFS_ENABLED = Code(
     "vfio-pci refuses a physical function that has virtual functions "
     "(drivers/vfio/pci/vfio_pci_core.c), so the card cannot be given away whole. Those of its "
     "virtual functions that can be attached are given away instead, if there are any.",
-    "Disable the virtual functions (write 0 to sriov_numvfs) to offer the whole card",
+    "Disable the virtual functions (write 0 to sriov_numvfs, or NVIDIA's sriov-manage -d) to offer "
+    "the whole card",
 )
 VF_COUNT_MISMATCH = Code(
     "vf-count-mismatch",
@@ -131,6 +132,14 @@ def enabled_on(function: PciFunction, addresses: tuple[PciAddress, ...]) -> Find
     )
 
 
+def as_meant(finding: Finding) -> Finding:
+    """Return the same finding of a card of which the parts are given away, as they should be."""
+    return finding._replace(
+        lowered=Severity.INFO,
+        remedy=f"Nothing is to be done while its parts are given away; {finding.remedy}",
+    )
+
+
 def _without_them(function: PciFunction) -> str:
     """Return how to disable virtual functions; gim makes its own and knows no sriov_numvfs."""
     try:
@@ -139,6 +148,9 @@ def _without_them(function: PciFunction) -> str:
         driver = None
     if driver in _HOST_DRIVERS:
         how = f"Unload {driver}, which takes them along"
+    elif driver == "nvidia":
+        # It has no sriov_configure (nv-pci.c of NVIDIA's driver).
+        how = f"/usr/lib/nvidia/sriov-manage -d {function} disables them"
     else:
         how = f"echo 0 > {function.path_of('sriov_numvfs')} disables them"
     return f"{how}, if nothing uses them; the card is then offered whole, unless more is against it"

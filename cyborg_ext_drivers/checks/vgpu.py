@@ -19,6 +19,7 @@ the cards, as for Cyborg's own driver.
 from collections.abc import Iterator
 
 from cyborg_ext_drivers.checks.base import Check, Code, Finding, Passed, Severity, Surroundings
+from cyborg_ext_drivers.checks.reading import unreadable
 from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host.kernel import MODULES
 from cyborg_ext_drivers.host.mdev import TYPES, VGPU_MODULE, MediatedParent
@@ -116,12 +117,15 @@ class VgpuCheck(Check):
         if partition is None:
             return
         parents = _parents(accelerator, surroundings)
+        yield from _not_known(accelerator, parents)
         if partition.others:
             yield _mixed(accelerator)
+        elif partition.doubt:
+            pass
         elif partition.handles:
             yield from _of_others(accelerator, parents)
             yield _ignored(accelerator)
-        else:
+        elif not partition.excluded or partition.functions:
             yield _unavailable(accelerator, parents, surroundings)
         for parent in parents:
             if devices := parent.devices:
@@ -178,19 +182,42 @@ def _ignored(accelerator: Accelerator) -> Finding:
     partition = accelerator.partition
     return MDEV_IGNORED_BY_NOVA.finding(
         accelerator.address,
-        f"Its {len(partition.handles)} vGPUs of type {partition.type} are handles of type MDEV, "
-        "and Nova boots an instance without them",
+        f"What it has of type {partition.type} ({len(partition.handles)}) are handles of type "
+        "MDEV, and Nova boots an instance without them",
         (_OPTION.format(partition.type), accelerator.function),
     )
 
 
+def _not_known(accelerator: Accelerator, parents: list[MediatedParent]) -> Iterator[Finding]:
+    """Yield why it is not known whether the card can have the type, and what it offers now."""
+    partition = accelerator.partition
+    if partition.doubt is None:
+        return
+    yield unreadable(accelerator.function, partition.doubt)
+    named = {each.address for each in partition.functions}
+    offering = (each for each in parents if each.is_one and each.function.address in named)
+    without = (each for each in offering if each.type(partition.type) is None)
+    if parent := next(without, None):
+        yield _unknown(accelerator, parent)._replace(lowered=Severity.WARNING)
+
+
 def _of_others(accelerator: Accelerator, parents: list[MediatedParent]) -> Iterator[Finding]:
-    """Yield which of the virtual functions that were meant offer nothing, as others have them."""
-    named = {each.address for each in accelerator.partition.functions}
+    """Yield which of the virtual functions that were meant offer nothing, though others do."""
+    partition = accelerator.partition
+    named = {each.address for each in partition.functions}
     for parent in parents:
         function = parent.function
-        if function.address in named and function.is_on_vfio and function != accelerator.function:
+        is_part = function.address in named and function != accelerator.function
+        if is_part and not parent.is_one:
             yield _held_by(function, accelerator)._replace(lowered=Severity.WARNING)
+    for address in partition.missing:
+        yield VGPU_NOT_SUPPORTED.finding(
+            address,
+            f"{_OPTION.format(partition.type)} names {address}, and there is no such function",
+            (accelerator.function.path_of("virtfn0"), "others"),
+            remedy=f"{_enable(accelerator.function)}, or take it out of "
+            f"{_OPTION.format(partition.type)} in cyborg.conf and restart cyborg-agent",
+        )._replace(lowered=Severity.WARNING)
 
 
 def _held_by(function: PciFunction, accelerator: Accelerator) -> Finding:

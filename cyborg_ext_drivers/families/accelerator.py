@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.catalog import Product
+from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host.identity import Identity
 from cyborg_ext_drivers.host.pci import PciFunction
 
@@ -58,8 +59,14 @@ class Partition(NamedTuple):
     older: tuple[str, ...] = ()
     #: Further types that the operator names for the same card.
     others: tuple[str, ...] = ()
-    #: The functions that the operator named, or meant with the card.
+    #: The functions that the operator named, or meant with the card, and does not exclude.
     functions: tuple[PciFunction, ...] = ()
+    #: Those of them that [ext_drivers] exclude leaves out.
+    excluded: tuple[PciFunction, ...] = ()
+    #: Addresses of virtual functions that the operator named and that are not there.
+    missing: tuple[PciAddress, ...] = ()
+    #: Why it cannot be told now whether the card can have such parts.
+    doubt: ReadError | None = None
 
 
 class Accelerator(NamedTuple):

@@ -29,6 +29,7 @@ from cyborg_ext_drivers.errors import ReadError, Unreadable
 from cyborg_ext_drivers.families.accelerator import Accelerator, AttachHandle, Partition
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.mdev import MediatedParent, MediatedType
+from cyborg_ext_drivers.host.nvml import DRIVER
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
 
@@ -47,8 +48,15 @@ def partition(accelerator: Accelerator, host: Host, options: Options) -> Partiti
     if not asked:
         return None
     kinds = tuple(dict.fromkeys(kind for _, kind in asked))
-    functions = _named(card, {address for address, _ in asked}, host)
-    bare = Partition(kinds[0], others=kinds[1:], functions=functions)
+    addresses = {address for address, _ in asked}
+    named = _named(card, addresses, host)
+    excluded = tuple(each for each in named if each is not card and _is_excluded(each, options))
+    functions = tuple(each for each in named if each not in excluded)
+    there = {card.address, *(each.address for each in named)}
+    missing = tuple(sorted(addresses - there))
+    bare = Partition(
+        kinds[0], others=kinds[1:], functions=functions, excluded=excluded, missing=missing
+    )
     if bare.others:
         return bare
     parents = [MediatedParent(host.tree, each) for each in functions]
@@ -62,8 +70,7 @@ def partition(accelerator: Accelerator, host: Host, options: Options) -> Partiti
 def _below_card(bare: Partition, card: MediatedParent, accelerator: Accelerator) -> Partition:
     kind = card.type(bare.type)
     if kind is None:
-        _refuse_to_conclude(card, [card], bare.type)
-        return bare
+        return bare._replace(doubt=_doubt(card, [card], bare.type))
     address = card.function.address
     handles = [
         AttachHandle(address, "MDEV", kind.id, number) for number in range(kind.max_instance or 0)
@@ -75,35 +82,50 @@ def _below_virtual_functions(
     bare: Partition, parents: Sequence[MediatedParent], accelerator: Accelerator
 ) -> Partition:
     offered = {each.function.address: each.type(bare.type) for each in parents}
-    for each in parents:
-        if offered[each.function.address] is None:
-            _refuse_to_conclude(each, parents, bare.type)
+    doubts = (
+        _doubt(each, parents, bare.type)
+        for each in parents
+        if offered[each.function.address] is None
+    )
+    if doubt := next(filter(None, doubts), None):
+        return bare._replace(doubt=doubt)
     kinds = {address: kind for address, kind in sorted(offered.items()) if kind is not None}
     if not kinds:
         return bare
     first = next(iter(kinds.values()))
-    # However many virtual functions there are, the card holds no more.
-    handles = [AttachHandle(address, "MDEV", first.id, 0) for address in kinds]
-    return _of_kind(bare, first, accelerator, handles[: first.max_instance or 0])
+    # However many virtual functions there are, the card holds no more.  One that has no driver yet
+    # keeps its place, so that none is taken back when it gets one.
+    places = [
+        each.function.address
+        for each in parents
+        if each.function.address in kinds or each.function.driver is None
+    ]
+    handles = [
+        AttachHandle(address, "MDEV", first.id, 0)
+        for address in sorted(places)[: first.max_instance or 0]
+        if address in kinds
+    ]
+    return _of_kind(bare, first, accelerator, handles)
 
 
-def _refuse_to_conclude(
+def _doubt(
     parent: MediatedParent, parents: Sequence[MediatedParent], kind: str
-) -> None:
-    """Raise where a type that is not offered now may be offered at another moment.
+) -> Unreadable | None:
+    """Return why a type that is not offered now may be offered at another moment.
 
     Types of another size may go from the list while mediated devices live on the card, and a
-    virtual function gets its list some seconds after it appears.
+    virtual function gets its list some seconds after the driver has it.
     """
     if not parent.is_one:
-        if parent.function.physical_function and not parent.function.is_on_vfio:
+        if parent.function.physical_function and parent.function.driver == DRIVER:
             reason = "absent, while other virtual functions of the card have it"
-            raise Unreadable(parent.path, reason)
-        return
+            return Unreadable(parent.path, reason)
+        return None
     for each in parents:
         if each.devices:
             reason = f"absent, while the mediated device {each.devices[0]} lives on the card"
-            raise Unreadable(f"{parent.path}/{kind}", reason)
+            return Unreadable(f"{parent.path}/{kind}", reason)
+    return None
 
 
 def _of_kind(
@@ -186,6 +208,10 @@ def _named(card: PciFunction, addresses: set[PciAddress], host: Host) -> tuple[P
         if function.physical_function == card.address:
             virtual.append(function)
     return (card, *virtual) if card.address in addresses else tuple(virtual)
+
+
+def _is_excluded(function: PciFunction, options: Options) -> bool:
+    return any(each.matches(function.address, function.identity) for each in options.exclude)
 
 
 def _is_of(address: PciAddress, card: PciFunction, host: Host) -> bool:

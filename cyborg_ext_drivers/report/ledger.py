@@ -32,7 +32,7 @@ from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.checks.base import Finding, Severity
 from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
 from cyborg_ext_drivers.checks.iommu import IOMMU_GROUP_SHARED_ACCELERATORS
-from cyborg_ext_drivers.checks.reading import HELD, REPORT_REFUSED, UNREADABLE
+from cyborg_ext_drivers.checks.reading import HELD, REPORT_REFUSED, UNREADABLE, is_doubt
 from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.nvml import VENDOR
@@ -181,7 +181,7 @@ class Ledger:
         """Return the entry of a card that does not qualify, ``None`` when it is withdrawn."""
         blockers = [finding.code for finding in assessment.findings if finding.is_blocker]
         reason = next((code.name for code in blockers), HELD.name)
-        is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
+        is_doubtful = any(map(is_doubt, assessment.findings))
         is_uncertain = is_doubtful and all(code is UNREADABLE for code in blockers)
         if is_uncertain and not _is_another(entry.report, assessment.function):
             return dataclasses.replace(entry, reason=reason)
@@ -344,7 +344,7 @@ def _is_failing(entry: Entry, decision: Decision) -> bool:
         return True
     lost = _handles(entry.report) - _handles(report)
     at_fault = {each.address for each in assessment.findings if each.lowered is Severity.WARNING}
-    is_doubtful = any(each.code is UNREADABLE for each in assessment.findings)
+    is_doubtful = any(map(is_doubt, assessment.findings))
     return is_doubtful or any(PciAddress.from_json(info) in at_fault for _, info in lost)
 
 

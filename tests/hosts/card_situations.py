@@ -93,7 +93,7 @@ CARD_SITUATIONS = [
         code="vfs-enabled",
         host="a2-with-virtual-functions",
         address="0000:08:00.0",
-        says="echo 0 > /sys/bus/pci/devices/0000:08:00.0/sriov_numvfs",
+        says="/usr/lib/nvidia/sriov-manage -d 0000:08:00.0",
         remedy=lambda site: site.fake.disable_virtual_functions("0000:08:00.0"),
     ),
     Situation(

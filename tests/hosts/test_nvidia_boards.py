@@ -155,8 +155,12 @@ def test_a_list_of_types_that_is_none_is_told_and_costs_the_offer_of_nothing_els
     with FakeHost.named("l40s-vgpu-types-unset") as fake:
         fake.set_attribute(VIRTUAL[0], "nvidia/creatable_vgpu_types", text)
         card = look(fake)[CARD]
+        fake.set_attribute(VIRTUAL[1], "nvidia/current_vgpu_type", "1145")
+        offered = offer(fake)
     assert card.reason.code.name == "vfs-enabled"
-    assert any(each.code.name == "unreadable" for each in card.findings)
+    for each in (card, offered):
+        assert str(finding(each, "unreadable").severity) == "info"
+    assert handles(offered) == [VIRTUAL[1]]
 
 
 def test_a_function_that_somebody_took_from_nvidia_is_none_of_the_handles():
@@ -255,6 +259,8 @@ def test_a_mode_that_is_no_number_is_unreadable():
         card = look(fake)[MODULE]
     told = finding(card, "unreadable")
     assert CONFIGURATION in told.message
+    # A warning rests on it and no more, so the card is reported all the same.
+    assert str(told.severity) == "info" and card.reason is None
 
 
 # Grace

@@ -13,6 +13,7 @@
 """What is reported of cards that the options divide into vGPUs, whatever lives on them."""
 
 import json
+import shutil
 import uuid
 
 import pytest
@@ -216,16 +217,86 @@ def test_a_description_that_gives_no_number_is_in_doubt(description):
     assert "max_instance" in reason.message and "nvidia-223/description" in str(reason.evidence[0])
 
 
+def parent_of_types(fake, address):
+    return fake.path(f"/sys/bus/pci/devices/{address}/mdev_supported_types")
+
+
 def test_a_virtual_function_without_its_list_yet_is_waited_for():
+    """The driver has it, and writes the list some seconds later."""
     with FakeHost.named(HOSTS[A40]) as fake:
         agent = Agent(fake, (A40, "nvidia-557"))
         before = agent.discover()
-        fake.unbind(A40_PARTS[0])
+        shutil.rmtree(parent_of_types(fake, A40_PARTS[0]))
         (reason,) = (f for f in agent.look()[A40].findings if f.is_blocker)
         assert str(reason.code) == "unreadable" and A40_PARTS[0] in reason.message
         for _ in range(5):
             assert agent.discover() == before
         assert Agent(fake, (A40, "nvidia-557")).discover() == {}
+
+
+def test_a_virtual_function_without_a_driver_keeps_its_place_and_costs_no_other():
+    with FakeHost.named(HOSTS[A40]) as fake:
+        agent = Agent(fake, (A40, "nvidia-557"))
+        before = agent.discover()
+        fake.unbind(A40_PARTS[0])
+        card = agent.look()[A40]
+        assert ("vendor-driver-missing", A40_PARTS[0], "warning") in codes(card)
+        assert [str(h.address) for h in card.deployables[0].handles] == A40_PARTS[1:4]
+        assert agent.discover() == agent.discover() == before
+        other = Agent(fake, (A40, "nvidia-557"))
+        fewer = other.discover()[A40].deployables[0].handles
+        fake.bind(A40_PARTS[0], "nvidia")
+        assert other.discover() == before
+    assert set(fewer) < set(before[A40].deployables[0].handles)
+
+
+@pytest.mark.parametrize("is_there_first", [True, False])
+def test_a_named_virtual_function_that_is_not_there_is_told_and_its_handle_held(is_there_first):
+    named = [(address, "nvidia-557") for address in A40_PARTS[:3]]
+    with FakeHost.named(HOSTS[A40]) as fake:
+        agent = Agent(fake, *named)
+        before = agent.discover() if is_there_first else None
+        fake.remove_function(A40_PARTS[2])
+        card = agent.look()[A40]
+        assert ("vgpu-not-supported", A40_PARTS[2], "warning") in codes(card)
+        if is_there_first:
+            assert agent.discover() == agent.discover() == before
+        assert agent.discover()[A40].deployables[0].num_accelerators == 2
+
+
+@pytest.mark.parametrize(("card", "kind"), [(T4, "nvidia-223"), (A40, "nvidia-557")])
+def test_a_type_that_is_not_offered_is_explained_while_instances_live_on_the_card(card, kind):
+    with FakeHost.named(HOSTS[card]) as fake:
+        parent = T4 if card == T4 else A40_PARTS[0]
+        fake.create_mediated_device(parent, kind, str(uuid.uuid4()))
+        found = Agent(fake, (card, "nvidia-999")).look()[card]
+    assert found.verdict is Verdict.SKIPPED
+    (told,) = (each for each in found.findings if str(each.code) == "vgpu-type-unknown")
+    assert kind in told.remedy and "nvidia-999" in told.message
+
+
+def test_an_excluded_virtual_function_makes_no_vgpu_and_one_of_novas_is_told():
+    exclude = (Selector.parse(A40_PARTS[0]),)
+    spec = json.dumps({"address": A40_PARTS[1]})
+    with FakeHost.named(HOSTS[A40]) as fake:
+        agent = Agent(fake, (A40, "nvidia-557"), exclude=exclude, nova_device_specs=(spec,))
+        card = agent.look()[A40]
+        everything = Agent(fake, (A40_PARTS[0], "nvidia-557"), exclude=exclude).look()[A40]
+    assert A40_PARTS[0] not in [str(each.address) for each in card.deployables[0].handles]
+    assert ("excluded-by-config", A40_PARTS[0], "info") in codes(card)
+    assert ("claimed-by-nova", A40_PARTS[1], "warning") in codes(card)
+    assert str(everything.reason.code) == "excluded-by-config"
+
+
+@pytest.mark.parametrize("code", ["vgpu-type-unknown", "vgpu-types-mixed"])
+def test_what_leaves_nothing_to_report_cannot_be_ignored(code):
+    pairs = [(A40_PARTS[0], "nvidia-999")]
+    if code == "vgpu-types-mixed":
+        pairs = [(A40_PARTS[0], "nvidia-557"), (A40_PARTS[1], "nvidia-563")]
+    with FakeHost.named(HOSTS[A40]) as fake:
+        agent = Agent(fake, *pairs, ignore_findings=frozenset([code]))
+        assert agent.discover() == {}
+        assert str(agent.look()[A40].reason.code) == code
 
 
 def test_a_virtual_function_that_something_else_holds_is_left_out_and_said():

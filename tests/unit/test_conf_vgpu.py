@@ -65,9 +65,12 @@ def vgpu(kinds, **addresses):
 
 @pytest.mark.parametrize("spelling", ["0000:84:00.0", "84:00.0", "00000000:84:00.0"])
 def test_an_address_may_be_spelled_as_elsewhere(load, spelling):
-    assert load(vgpu("nvidia-35,", nvidia_35=f"{spelling}, {spelling.upper()},")) == (
-        (A, "nvidia-35"),
-    )
+    assert load(vgpu("nvidia-35,", nvidia_35=f"{spelling.upper()},")) == ((A, "nvidia-35"),)
+
+
+def test_an_address_that_is_named_twice_is_refused_as_in_tree(load):
+    with pytest.raises(ConfigurationError, match=f"names {A} twice"):
+        load(vgpu("nvidia-35,", nvidia_35=f"{A}, {str(A).removeprefix('0000:')}"))
 
 
 @pytest.mark.parametrize(
