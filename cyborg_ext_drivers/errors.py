@@ -50,10 +50,12 @@ class ReadError(ExtDriversError):
 class Unreadable(ReadError):
     """The kernel refused to give the value."""
 
-    def __init__(self, path: str, reason: str):
+    def __init__(self, path: str, reason: str, errno: int | None = None):
         self.path = path
         self.value = self.reason = reason
-        super().__init__(path, reason)
+        #: What the kernel said when a file was read, ``None`` when it was not the kernel.
+        self.errno = errno
+        super().__init__(path, reason, errno)
 
     def __str__(self) -> str:
         return f"{self.path} cannot be read: {self.reason}"

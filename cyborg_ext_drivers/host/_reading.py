@@ -60,7 +60,7 @@ def read(path: str, parent: int | None = None, size: int = PAGE + 1) -> bytes | 
 def _nothing(descriptor: int) -> bytes:
     """Return that a file is empty; a FIFO that nobody writes to is no empty file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise OSError(errno.EINVAL, "No file but a pipe or a device")
+        raise OSError(errno.ESPIPE, "No file but a pipe or a device")
     return b""
 
 

@@ -88,7 +88,7 @@ class Directory:
                     self._versions[name] = version(here + name, parent)
                 self._files[name] = read(here + name, parent)
             except OSError as error:
-                self._files[name] = Unreadable(self.path_of(name), reason(error))
+                self._files[name] = Unreadable(self.path_of(name), reason(error), error.errno)
 
     def data(self, name: str) -> bytes | None:
         """Return what a small file holds, ``None`` when it is absent.

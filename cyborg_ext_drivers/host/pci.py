@@ -26,10 +26,12 @@ import re
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
 from cyborg_ext_drivers.errors import Malformed, ReadError
 from cyborg_ext_drivers.host.directory import Directory
+from cyborg_ext_drivers.host.fpga import FpgaView
 from cyborg_ext_drivers.host.identity import Identity
 from cyborg_ext_drivers.host.region import Region, regions_in
 from cyborg_ext_drivers.host.sysfs import Tree
 from cyborg_ext_drivers.host.vendor_vgpu import FOLDER, VendorVgpu
+from cyborg_ext_drivers.host.xrt import XrtView
 
 DEVICES = "/sys/bus/pci/devices"
 
@@ -272,6 +274,16 @@ class PciFunction:
         if not self.directory.has(FOLDER):
             return None
         return VendorVgpu(self._tree.directory(f"{self.path}/{FOLDER}"))
+
+    @property
+    def fpga(self) -> FpgaView:
+        """What the driver of an Intel FPGA shows below it; nothing where it is none."""
+        return FpgaView(self._tree, self.path)
+
+    @property
+    def xrt(self) -> XrtView:
+        """What XRT's drivers show of it; nothing where it is no card of theirs."""
+        return XrtView(self._tree, self.path)
 
     @property
     def regions(self) -> tuple[Region, ...]:

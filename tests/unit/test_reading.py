@@ -43,7 +43,7 @@ def function(fake, address=CARD):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("pipe", "EINVAL"),
+        ("pipe", "ESPIPE"),
         ("held-pipe", "EAGAIN"),
         ("socket", "ENXIO"),
         ("directory", "EISDIR"),
