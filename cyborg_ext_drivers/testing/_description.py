@@ -17,7 +17,7 @@ The keys are those of :mod:`._schema`; here is what they become.  Next stop:
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -63,6 +63,60 @@ class VendorVgpu:
     header: bool = True
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FpgaEngine:
+    """The management engine of an Intel FPGA."""
+
+    #: ``None`` where nothing can be reprogrammed.
+    interface_id: str | None = None
+    bitstream_id: str | None = "0x202000200000237"
+    #: How many ports the card has, wherever they are.
+    ports: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FpgaPort:
+    """A port of an Intel FPGA and what is programmed behind it."""
+
+    number: int
+    #: ``None`` is a file that is absent.
+    afu_id: str | None = None
+    #: Whether the physical function has let go of it.
+    released: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fpga:
+    """What the driver of an Intel FPGA shows below one function: an engine, ports or both."""
+
+    #: ``dfl`` or ``intel-fpga``.
+    layout: str = "dfl"
+    engine: FpgaEngine | None = None
+    ports: tuple[FpgaPort, ...] = ()
+
+    def with_port(self, port: FpgaPort) -> "Fpga":
+        """Return it with one more port, or with this one instead of that of its number."""
+        others = tuple(each for each in self.ports if each.number != port.number)
+        ports = sorted((*others, port), key=lambda port: port.number)
+        return dataclasses.replace(self, ports=tuple(ports))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Xrt:
+    """What XRT's drivers show of a card below one of its functions."""
+
+    ready: bool = True
+    #: Whether it runs the image of the factory; only the managing function says so.
+    golden: bool = False
+    vbnv: str | None = None
+    interface_uuids: tuple[str, ...] = ()
+    logic_uuids: tuple[str, ...] = ()
+
+
+#: The drivers under which a function shows what is on an Intel FPGA.
+FPGA_DRIVERS = frozenset(("dfl-pci", "intel-fpga-pci"))
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionDescription:
     """One PCI function as the kernel would show it: ``0000:3b:00.0``."""
@@ -88,6 +142,8 @@ class FunctionDescription:
     sriov_offset: int = 4
     sriov_stride: int = 1
     sriov_vf_device: str | None = None
+    #: ``None`` is the vendor of the card's and no device.
+    sriov_vf_subsystem: str | None = None
     #: Files that differ from what the rest of the description makes them; ``None`` is absent.
     attributes: Mapping[str, str | bytes | None] = dataclasses.field(default_factory=dict)
     bars: tuple[Bar, ...] | None = None
@@ -103,6 +159,10 @@ class FunctionDescription:
     nvml: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     #: ``None`` where NVIDIA's driver does not serve it.
     vendor_vgpu: VendorVgpu | None = None
+    #: ``None`` for what is no Intel FPGA.
+    fpga: Fpga | None = None
+    #: ``None`` for what is no card of XRT's.
+    xrt: Xrt | None = None
     #: The TEE security manager that has a secure stream to it.
     tsm: str | None = None
 
@@ -110,6 +170,11 @@ class FunctionDescription:
     def is_bridge(self) -> bool:
         """Whether it is a PCI bridge, which has a header of its own type."""
         return self.class_.startswith("0604")
+
+    @property
+    def shows_fpga(self) -> bool:
+        """Whether its driver shows what is on the FPGA."""
+        return self.fpga is not None and self.driver in FPGA_DRIVERS
 
     @property
     def is_on_vfio(self) -> bool:
@@ -258,6 +323,10 @@ def _function(mapping: Mapping[str, Any]) -> FunctionDescription:
         fields["mdev_types"] = tuple(MediatedType(id=key, **value) for key, value in types)
     if "vendor_vgpu" in fields:
         fields["vendor_vgpu"] = _vendor_vgpu(**fields["vendor_vgpu"])
+    if "fpga" in fields:
+        fields["fpga"] = _fpga(**fields["fpga"])
+    if "xrt" in fields:
+        fields["xrt"] = xrt(**fields["xrt"])
     for key in ("drm", "accel"):
         if key in fields:
             fields[key] = tuple(fields[key])
@@ -267,6 +336,24 @@ def _function(mapping: Mapping[str, Any]) -> FunctionDescription:
 def _vendor_vgpu(creatable: Mapping[Any, str] = MappingProxyType({}), **more: Any) -> VendorVgpu:
     types = sorted((int(number), name) for number, name in creatable.items())
     return VendorVgpu(creatable=tuple(types), **more)
+
+
+def _fpga(
+    layout: str = "dfl",
+    engine: Mapping[str, Any] | None = None,
+    ports: Sequence[Mapping[str, Any]] = (),
+) -> Fpga:
+    return Fpga(
+        layout=layout,
+        engine=None if engine is None else FpgaEngine(**engine),
+        ports=tuple(FpgaPort(**{"number": place} | port) for place, port in enumerate(ports)),
+    )
+
+
+def xrt(**given: Any) -> Xrt:
+    """Return what XRT shows, from the keys of a description."""
+    lists = {key: tuple(given[key]) for key in ("interface_uuids", "logic_uuids") if key in given}
+    return Xrt(**given | lists)
 
 
 def virtual_function(
@@ -281,7 +368,7 @@ def virtual_function(
         vendor=physical.vendor,
         device=physical.sriov_vf_device or physical.device,
         class_=physical.class_,
-        subsystem=f"{physical.subsystem.split(':')[0]}:0000",
+        subsystem=physical.sriov_vf_subsystem or f"{physical.subsystem.split(':')[0]}:0000",
         revision=physical.revision,
         driver=driver,
         numa_node=physical.numa_node,

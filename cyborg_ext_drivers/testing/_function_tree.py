@@ -18,7 +18,14 @@ sysfs-bus-vfio-mdev, sysfs-devices-vfio-dev.
 
 import string
 
-from cyborg_ext_drivers.testing import _function_files, _mediated, _nvidia, _platform
+from cyborg_ext_drivers.testing import (
+    _fpga,
+    _function_files,
+    _mediated,
+    _nvidia,
+    _platform,
+    _xrt,
+)
 from cyborg_ext_drivers.testing._description import FunctionDescription
 from cyborg_ext_drivers.testing._files import Entry, Link, Special
 from cyborg_ext_drivers.testing._machine import Machine
@@ -61,6 +68,8 @@ def entries(
     tree |= _nodes(function, here)
     tree |= _mediated.entries(machine, function, here)
     tree |= _nvidia.entries(function, here)
+    tree |= _fpga.entries(machine, function, here)
+    tree |= _xrt.entries(function, here)
     if detailed:
         tree[f"/run/udev/data/+pci:{function.address}"] = _udev_record(function)
     _override(tree, function, here)

@@ -17,7 +17,7 @@ from typing import Literal
 
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.testing import _function_tree, _platform
-from cyborg_ext_drivers.testing._files import Files, Tree
+from cyborg_ext_drivers.testing._files import Entry, Files, Tree
 from cyborg_ext_drivers.testing._machine import Machine
 
 #: ``all``, or ``identity`` for what says which functions there are and how they hang
@@ -50,15 +50,23 @@ class Layout:
         shared = self._shared_entries()
         self._files.update(self._shared, shared)
         self._shared = shared
-        for address in sorted(self._touched(addresses)):
-            laid = self._function_entries(address)
-            self._files.update(self._laid.pop(address, {}), laid)
-            if laid:
-                self._laid[address] = laid
+        self._lay_functions(sorted(self._touched(addresses)))
         given = self._given_entries()
         self._files.update(self._given, given)
         self._given = given
         self._lay_extra(self._extra_entries() if odd else {})
+
+    def _lay_functions(self, addresses: list[PciAddress]) -> None:
+        """Lay some functions all at once: what one of them gives up, another may take."""
+        old: dict[str, Entry] = {}
+        new: dict[str, Entry] = {}
+        for address in addresses:
+            old |= self._laid.pop(address, {})
+            laid = self._function_entries(address)
+            new |= laid
+            if laid:
+                self._laid[address] = laid
+        self._files.update(old, new)
 
     def _lay_extra(self, extra: Tree) -> None:
         """Lay what is odd and in the place of nothing, after all that has a place."""

@@ -28,6 +28,8 @@ from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.testing import _description
 from cyborg_ext_drivers.testing._description import (
     OWN_GROUP,
+    Fpga,
+    FpgaPort,
     FunctionDescription,
     HostDescription,
     MediatedType,
@@ -77,6 +79,7 @@ class Machine:
         self.nvml_library: Entry | None = None
         self._removed: dict[PciAddress, list[FunctionDescription]] = {}
         self._vfio: dict[PciAddress, int] = {}
+        self._fpga: dict[tuple[PciAddress, str, int], int] = {}
         self._vfio_numbers = itertools.count()
         groups = (function.iommu_group for function in host.functions)
         self._next_group = max((g for g in groups if g is not None), default=-1) + 1
@@ -152,6 +155,7 @@ class Machine:
         for each in gone:
             del self.functions[each]
             self._vfio.pop(each, None)
+            self._number_fpga(each, [])
         self._forget_mediated(set(gone))
         return gone
 
@@ -195,18 +199,48 @@ class Machine:
             raise ValueError(f"{address} can have {physical.sriov_totalvfs or 0} virtual functions")
         if self.virtual_functions(address):
             raise ValueError(f"{address} has virtual functions already; disable them first")
-        self._set(physical)
         make = _description.virtual_function
         virtual = [make(physical, number, driver) for number in range(count)]
+        physical, virtual = _fpga_divided(physical, virtual)
+        self._set(physical)
         return [self.add(function).address for function in virtual]
 
     def disable(self, address: PciAddress) -> list[PciAddress]:
         """Take a function's virtual functions away and return their addresses."""
-        gone = [function.address for function in self.virtual_functions(address)]
+        virtual = self.virtual_functions(address)
+        gone = [function.address for function in virtual]
+        fpga = self.get(address).fpga
+        if fpga is not None:
+            for port in [port for each in virtual if each.fpga for port in each.fpga.ports]:
+                fpga = fpga.with_port(port)
         for each in gone:
             self.remove(each)
-        self.change(address, sriov_numvfs=None)
+        self.change(address, sriov_numvfs=None, fpga=fpga)
         return gone
+
+    def change_port(self, address: PciAddress, number: int, **changes: Any) -> PciAddress:
+        """Change a port of an FPGA and return the address of the function that has it.
+
+        :raises ValueError: when neither the function nor a virtual one of it has it.
+        """
+        holder, port = self.port(address, number)
+        fpga = holder.fpga.with_port(dataclasses.replace(port, **changes))
+        return self.change(holder.address, fpga=fpga).address
+
+    def port(self, address: PciAddress, number: int) -> tuple[FunctionDescription, FpgaPort]:
+        """Return a port of an FPGA, and the function that has it now.
+
+        :raises ValueError: when neither the function nor a virtual one of it has it.
+        """
+        for holder in (self.get(address), *self.virtual_functions(address)):
+            for port in holder.fpga.ports if holder.fpga else ():
+                if port.number == number:
+                    return holder, port
+        raise ValueError(f"{address} has no port {number}")
+
+    def fpga_number(self, address: PciAddress, kind: str, place: int) -> int:
+        """Return the number that the kernel gave to a part of an FPGA that is shown."""
+        return self._fpga[address, kind, place]
 
     def create_mediated(self, parent: PciAddress, kind: str, uuid: str) -> MediatedDevice:
         """Create a mediated device in a group of its own.
@@ -263,10 +297,22 @@ class Machine:
             self._next_group = max(self._next_group, function.iommu_group + 1)
         if function.driver is not None:
             self.drivers.add(function.driver)
+        self._number_fpga(function.address, _fpga_parts(function))
         if not function.is_on_vfio:
             self._vfio.pop(function.address, None)
         elif function.address not in self._vfio:
             self._vfio[function.address] = next(self._vfio_numbers)
+
+    def _number_fpga(self, address: PciAddress, parts: list[tuple[str, int]]) -> None:
+        """Give each part of an FPGA the lowest number of its kind that is free on the host."""
+        wanted = {(address, *part) for part in parts}
+        for key in [key for key in self._fpga if key[0] == address and key not in wanted]:
+            del self._fpga[key]
+        for part in parts:
+            if (address, *part) not in self._fpga:
+                taken = {number for key, number in self._fpga.items() if key[1] == part[0]}
+                free = (number for number in itertools.count() if number not in taken)
+                self._fpga[(address, *part)] = next(free)
 
     def _forget_mediated(self, parents: Iterable[PciAddress]) -> None:
         kept = {uuid: m for uuid, m in self.mediated.items() if m.parent not in parents}
@@ -336,3 +382,52 @@ def _size(kind: MediatedType) -> str:
     """Return the size of a type, by which it excludes others: its framebuffer, or itself."""
     match = _FRAMEBUFFER.search(kind.description or "")
     return match[1] if match else kind.id
+
+
+def shown_ports(function: FunctionDescription) -> tuple[FpgaPort, ...]:
+    """Return the ports that a function shows: not those that it has let go of."""
+    if function.fpga is None:
+        return ()
+    is_virtual = function.physfn is not None
+    return tuple(port for port in function.fpga.ports if is_virtual or not port.released)
+
+
+def _fpga_parts(function: FunctionDescription) -> list[tuple[str, int]]:
+    """Return what is numbered over the whole host, by kind and place on the card."""
+    fpga = function.fpga
+    if fpga is None or not function.shows_fpga:
+        return []
+    is_dfl = fpga.layout == "dfl"
+    parts = [("region", -1) if is_dfl else ("device", 0)]
+    if fpga.engine is not None:
+        parts.append(("fme", 0))
+        if is_dfl and fpga.engine.interface_id is not None:
+            places = range(fpga.engine.ports)
+            parts += [(kind, place) for place in places for kind in ("fme-region", "region")]
+    return parts + [("port", port.number) for port in shown_ports(function)]
+
+
+def _fpga_divided(
+    physical: FunctionDescription, virtual: list[FunctionDescription]
+) -> tuple[FunctionDescription, list[FunctionDescription]]:
+    """Give each virtual function of an FPGA one port of the physical function.
+
+    The kernel does so with the ports that were released, and refuses any other number of
+    virtual functions (drivers/fpga/dfl.c).  Where none was, the first ones are taken, as tools
+    release them on the way.
+
+    :raises ValueError: when the kernel would refuse.
+    """
+    fpga = physical.fpga
+    if fpga is None or not fpga.ports:
+        return physical, virtual
+    released = [port for port in fpga.ports if port.released]
+    if released and len(released) != len(virtual):
+        raise ValueError(f"{physical.address} has let go of {len(released)} ports")
+    given = released or fpga.ports[: len(virtual)]
+    kept = tuple(port for port in fpga.ports if port not in given)
+    divided = list(virtual)
+    for place, port in enumerate(given):
+        part = Fpga(layout=fpga.layout, ports=(port,))
+        divided[place] = dataclasses.replace(virtual[place], fpga=part)
+    return dataclasses.replace(physical, fpga=dataclasses.replace(fpga, ports=kept)), divided

@@ -28,6 +28,11 @@ _ID = {
     "type": "string",
     "pattern": "^[0-9a-f]{4}$",
 }
+_SUBSYSTEM = {
+    "description": 'two ids in quotes: "10de:12a2"',
+    "type": "string",
+    "pattern": "^[0-9a-f]{4}:[0-9a-f]{4}$",
+}
 _TEXT_OR_NULL = {"description": "a text or null", "type": ["string", "null"]}
 _TEXT = {"description": "a text", "type": "string"}
 _COUNT = {"description": "a number, 0 or more", "type": "integer", "minimum": 0}
@@ -231,6 +236,60 @@ _VENDOR_VGPU = {
     "additionalProperties": False,
 }
 
+_FPGA_ID = {
+    "description": "an id of 32 hexadecimal digits in quotes, or null for none",
+    "type": ["string", "null"],
+    "pattern": "^[0-9a-f]{32}$",
+}
+_FPGA = _map(
+    "a map with layout, engine and ports, as the driver of an Intel FPGA shows them",
+    {
+        # In which files: those of the kernel's driver, or of the older one of OPAE 1.x.
+        "layout": _one_of(("dfl", "intel-fpga")),
+        # Only on the function that manages the card.
+        "engine": _map(
+            "a map with interface_id, bitstream_id and ports",
+            {
+                # null where nothing can be reprogrammed.
+                "interface_id": _FPGA_ID,
+                "bitstream_id": {
+                    "description": 'a hexadecimal number in quotes: "0x202000200000237"',
+                    "type": ["string", "null"],
+                    "pattern": "^0x[0-9a-f]{1,16}$",
+                },
+                # How many the card has, wherever they are.
+                "ports": _COUNT,
+            },
+        ),
+        # Those that this function has; of a virtual function, the one that it was given.
+        "ports": _list_of(
+            _map(
+                "a map with afu_id, number and released",
+                {"afu_id": _FPGA_ID, "number": _COUNT, "released": _BOOLEAN},
+            )
+        ),
+    },
+)
+_UUIDS = {
+    "description": "a list of ids of 32 hexadecimal digits in quotes",
+    "type": "array",
+    "items": {
+        "description": "an id of 32 hexadecimal digits in quotes",
+        "type": "string",
+        "pattern": "^[0-9a-f]{32}$",
+    },
+}
+_XRT = _map(
+    "a map with ready, golden, vbnv, interface_uuids and logic_uuids, as XRT's drivers show them",
+    {
+        "ready": _BOOLEAN,
+        "golden": _BOOLEAN,
+        "vbnv": _TEXT_OR_NULL,
+        "interface_uuids": _UUIDS,
+        "logic_uuids": _UUIDS,
+    },
+)
+
 FUNCTION: dict[str, Any] = {
     "description": "a map that describes one PCI function",
     "type": "object",
@@ -244,11 +303,7 @@ FUNCTION: dict[str, Any] = {
             "type": "string",
             "pattern": "^[0-9a-f]{6}$",
         },
-        "subsystem": {
-            "description": 'two ids in quotes: "10de:12a2"',
-            "type": "string",
-            "pattern": "^[0-9a-f]{4}:[0-9a-f]{4}$",
-        },
+        "subsystem": _SUBSYSTEM,
         "revision": {
             "description": 'two hexadecimal digits in quotes: "a1"',
             "type": "string",
@@ -275,6 +330,11 @@ FUNCTION: dict[str, Any] = {
         "physfn": ADDRESS,
         "sriov_totalvfs": _COUNT,
         "sriov_numvfs": _COUNT,
+        # Of virtual functions that are enabled under test.
+        "sriov_offset": _COUNT,
+        "sriov_stride": _COUNT,
+        "sriov_vf_device": _ID,
+        "sriov_vf_subsystem": _SUBSYSTEM,
         "attributes": _FILES,
         "bars": {"description": "a list of BARs", "type": "array", "items": _BAR},
         "power_state": _TEXT,
@@ -294,6 +354,8 @@ FUNCTION: dict[str, Any] = {
         },
         "nvml": _NVML,
         "vendor_vgpu": _VENDOR_VGPU,
+        "fpga": _FPGA,
+        "xrt": _XRT,
         "tsm": {
             "description": "the security manager that has a secure stream to it: tsm0",
             "type": "string",

@@ -154,6 +154,12 @@ def _lone_contradictions(function: Mapping[str, Any], path: Path) -> Iterator[Fa
         yield Fault((*path, "boot_vga"), "only class 0300 has this file")
     if function.get("sriov_numvfs", 0) > function.get("sriov_totalvfs", 0):
         yield Fault((*path, "sriov_numvfs"), "it is larger than sriov_totalvfs")
+    seen: set[int] = set()
+    for place, port in enumerate(function.get("fpga", {}).get("ports", ())):
+        number = port.get("number", place)
+        if number in seen:
+            yield Fault((*path, "fpga", "ports", place), f"port {number} is described twice")
+        seen.add(number)
     if function.get("physfn") == function["address"]:
         yield Fault((*path, "physfn"), "a function cannot be its own physical function")
 

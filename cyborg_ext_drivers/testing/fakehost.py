@@ -38,16 +38,17 @@ import fixtures
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.testing import (
     _description,
+    _fpga,
     _loading,
     _nvml,
     _schema,
     _umockdev,
     nvml_stub,
 )
-from cyborg_ext_drivers.testing._description import FunctionDescription, HostDescription
+from cyborg_ext_drivers.testing._description import FunctionDescription, HostDescription, Xrt
 from cyborg_ext_drivers.testing._files import Entry, Files, LinkAsWritten, quick_place
 from cyborg_ext_drivers.testing._layout import Attributes, Layout
-from cyborg_ext_drivers.testing._machine import Machine, MediatedDevice
+from cyborg_ext_drivers.testing._machine import Machine, MediatedDevice, shown_ports
 from cyborg_ext_drivers.testing._oddities import Oddity
 
 _DEVICES = "/sys/bus/pci/devices"
@@ -211,6 +212,49 @@ class FakeHost(fixtures.Fixture):
         """Take all virtual functions of a function away."""
         gone = self._machine.disable(_parsed(address))
         self._refresh(_parsed(address), *gone)
+
+    # FPGAs
+
+    def release_port(self, address: str | PciAddress, port: int) -> None:
+        """Let the physical function go of a port, as comes before virtual functions are enabled.
+
+        :raises ValueError: when it has no such port.
+        """
+        self._change_port(address, port, released=True)
+
+    def assign_port(self, address: str | PciAddress, port: int) -> None:
+        """Undo :meth:`release_port`.
+
+        :raises ValueError: when there is no such port.
+        """
+        self._change_port(address, port, released=False)
+
+    def set_afu_id(self, address: str | PciAddress, port: int, afu_id: str | None) -> None:
+        """Program another function behind a port, wherever on the card the port is now.
+
+        :param afu_id: what the file says, be it nonsense; ``None`` for one that is absent.
+        :raises ValueError: when the card has no such port.
+        """
+        self._change_port(address, port, afu_id=afu_id)
+
+    def port_file(self, address: str | PciAddress, port: int, name: str = "afu_id") -> str:
+        """Return how a function names a file of its port, for :meth:`make_unreadable` and others.
+
+        :raises ValueError: when it does not show such a port now.
+        """
+        function, found = self._machine.port(_parsed(address), port)
+        is_shown = function.shows_fpga and found in shown_ports(function)
+        if function.address != _parsed(address) or not is_shown:
+            raise ValueError(f"{address} does not show port {port}")
+        return f"{_fpga.port_directory(self._machine, function, found, '')}/{name}".lstrip("/")
+
+    def set_xrt(self, address: str | PciAddress, **said: Any) -> None:
+        """Let XRT's drivers say something else of a function; *said* are keys of its ``xrt``."""
+        known = self._machine.get(_parsed(address)).xrt or Xrt()
+        self._change(address, xrt=_description.xrt(**{**dataclasses.asdict(known), **said}))
+
+    def _change_port(self, address: str | PciAddress, port: int, **changes: Any) -> None:
+        self._refresh(self._machine.change_port(_parsed(address), port, **changes))
 
     # Files
 

@@ -158,6 +158,41 @@ def test_pyudev_lists_mediated_devices():
     assert found == [[uuid, "0000:5e:00.0", "nvidia-vgpu-vfio"]]
 
 
+def test_pyudev_finds_the_regions_and_ports_of_an_fpga():
+    pytest.importorskip("pyudev")
+    with FakeHost() as fake:
+        fake.add_function(
+            "0000:3b:00.0",
+            vendor="8086",
+            device="09c4",
+            class_="120000",
+            driver="dfl-pci",
+            fpga={
+                "engine": {"interface_id": "f64e598bea11517fa28e7bc65d885104"},
+                "ports": [{"afu_id": "9aeffe5f84570612c000c9660d824272"}],
+            },
+        )
+        found = run_python(
+            fake,
+            """
+            import json, pyudev
+            context = pyudev.Context()
+            regions = context.list_devices(subsystem="fpga_region")
+            ids = [r.attributes.get("compat_id", b"").decode() for r in regions]
+            ports = context.list_devices(subsystem="platform", sys_name="dfl-port.0")
+            told = [
+                [p.driver, p.attributes.asstring("afu_id"), p.find_parent("pci").sys_name]
+                for p in ports
+            ]
+            print(json.dumps([sorted(ids), told]))
+            """,
+        )
+    assert found == [
+        ["", "f64e598bea11517fa28e7bc65d885104"],
+        [["dfl-port", "9aeffe5f84570612c000c9660d824272", "0000:3b:00.0"]],
+    ]
+
+
 IN_TREE = """
     import json
     from cyborg.conf import CONF

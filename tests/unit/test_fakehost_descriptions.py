@@ -33,6 +33,17 @@ from cyborg_ext_drivers.testing import (
 )
 from tests.unit.fake_tree import ADDRESS, T4, TYPES, UUID, dangling_links, read, tree_of
 
+FPGA = "0000:d8:00.0"
+PAC = {
+    "vendor": "8086",
+    "device": "0b2b",
+    "class_": "120000",
+    "fpga": {
+        "engine": {"interface_id": "3" * 32, "ports": 2},
+        "ports": [{"afu_id": "1" * 32}, {"afu_id": "2" * 32}],
+    },
+}
+
 
 class TestBeforeSetUp:
     """The same calls build a host and change one."""
@@ -61,6 +72,15 @@ class TestBeforeSetUp:
         lambda fake: fake.write_file("/proc/cmdline", "quiet"),
         lambda fake: fake.write_file("/etc/nova/nova.conf", None),
         lambda fake: fake.set_modules(["mdev"]),
+        lambda fake: fake.bind(FPGA, "dfl-pci"),
+        lambda fake: fake.unbind(FPGA),
+        lambda fake: fake.release_port(FPGA, 1),
+        lambda fake: fake.assign_port(FPGA, 1),
+        lambda fake: fake.set_afu_id(FPGA, 0, "5" * 32),
+        lambda fake: fake.enable_virtual_functions(FPGA, 1, driver="dfl-pci"),
+        lambda fake: fake.disable_virtual_functions(FPGA),
+        lambda fake: fake.remove_function(FPGA),
+        lambda fake: fake.put_back(FPGA),
     )
 
     @staticmethod
@@ -68,6 +88,8 @@ class TestBeforeSetUp:
         fake = FakeHost()
         fake.add_function(ADDRESS, **T4, driver="nvidia", iommu_group=27)
         fake.add_function("0000:af:00.0", **T4, sriov_totalvfs=4, mdev_types=TYPES, drm=["card0"])
+        for address in (FPGA, "0000:d9:00.0"):
+            fake.add_function(address, **PAC, driver="dfl-pci", sriov_totalvfs=2)
         return fake
 
     @hypothesis.settings(max_examples=60, deadline=None)
