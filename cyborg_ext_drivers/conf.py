@@ -81,6 +81,8 @@ GROUP = cfg.OptGroup(
 MOST_HOST_NAME = 200 - len("_0000:00:00.0")
 # A week of the agent's minutes.
 MOST_DISCOVERIES = 10080
+# A week; fpgasupdate itself gives up after five hours.
+MOST_SECONDS_TO_PROGRAM = 604800
 _DEFAULTS = Options()
 _SELECTORS = (
     "A selector is a PCI address (``0000:3b:00.0``, ``0000:3b:*``) or vendor:device "
@@ -205,6 +207,14 @@ OPTIONS = [
         help="For so many seconds an answer of NVIDIA's management library is waited for; it is "
         "asked in a process of its own, which is killed then.",
     ),
+    cfg.Opt(
+        "program_timeout",
+        type=WholeNumber(min=1, max=MOST_SECONDS_TO_PROGRAM),
+        default=_DEFAULTS.program_timeout,
+        help="For so many seconds the tool of an FPGA's maker may write an image to a card; it is "
+        "killed then, which leaves the card as far as it got. Cyborg's conductor waits for "
+        "rpc_response_timeout seconds of its own.",
+    ),
 ]
 _CYBORG_OPTIONS = (
     (None, cfg.HostAddressOpt("host", default=socket.gethostname())),
@@ -280,6 +290,7 @@ def load(conf: cfg.ConfigOpts) -> Options:
         state_dir="/" + _checked_path("state_dir", values["state_dir"]).lstrip("/"),
         nvml_library=_library(values["nvml_library"]),
         nvml_timeout=values["nvml_timeout"],
+        program_timeout=values["program_timeout"],
         enabled_drivers=_of_cyborg(conf, "agent", "enabled_drivers"),
         vgpu_types=_vgpu_types(conf),
         cyborg_device_specs=_of_cyborg(conf, "pci", "passthrough_whitelist") or (),

@@ -26,7 +26,11 @@
     ├── EnumerationError              the list of PCI functions itself cannot be read
     ├── ConfigurationError            an option has a value that cannot be used
     ├── ConfigurationFileError        a configuration file cannot be read
-    └── CatalogError                  a catalogue file breaks the schema
+    ├── CatalogError                  a catalogue file breaks the schema
+    ├── images.UnusableImage          a path that names no image for an FPGA
+    ├── tools.ToolMissing             a maker's tool is not installed
+    ├── tools.ToolFailed              a maker's tool did not write an image
+    └── programming.ProgrammingError  an FPGA was not programmed; one of Cyborg's errors as well
 
 The rooms that face people, ``cli`` and ``testing``, hang their own below the same base, each
 beside what raises it.  A file that is absent is an answer (``None``), not an error; a device

@@ -108,6 +108,8 @@ class Options:
     nvml_library: str = ""
     #: For so many seconds its answer is waited for.
     nvml_timeout: float = 5.0
+    #: For so many seconds a maker's tool may write an image to an FPGA.
+    program_timeout: int = 1800
     #: ``[agent] enabled_drivers``; ``None`` where no cyborg.conf was read.
     enabled_drivers: tuple[str, ...] | None = None
     #: The types of vGPU that cards, or virtual functions of cards, are to have, by address.

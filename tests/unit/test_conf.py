@@ -61,6 +61,7 @@ withdraw_after = 5
 on_fault = keep
 nvml_library = /opt/nvidia/libnvidia-ml.so.1
 nvml_timeout = 0.5
+program_timeout = 90
 [agent]
 enabled_drivers = ext_nvidia_gpu_driver, nvidia_gpu_driver
 [pci]
@@ -83,6 +84,7 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
         on_fault="keep",
         nvml_library="/opt/nvidia/libnvidia-ml.so.1",
         nvml_timeout=0.5,
+        program_timeout=90,
         state_dir=f"{tmp_path}/var/lib/cyborg/ext_drivers",
         cyborg_device_specs=('{"vendor_id": "10de"}',),
     )
@@ -104,6 +106,9 @@ passthrough_whitelist = {{"vendor_id": "10de"}}
         ("nvml_timeout", "nan", "seconds from 0.1 to 60"),
         ("nvml_timeout", "soon", "seconds from 0.1 to 60"),
         ("nvml_timeout", "", "seconds from 0.1 to 60"),
+        ("program_timeout", "0", "whole numbers 1 to 604800"),
+        ("program_timeout", "604801", "whole numbers 1 to 604800"),
+        ("program_timeout", "for ever", "whole numbers 1 to 604800"),
         ("on_fault", "", "withdraw, keep"),
         ("state_dir", "", "absolute path"),
         ("catalog_dir", "", "absolute path"),
