@@ -37,7 +37,7 @@ from cyborg_ext_drivers.report.driver import ExtDriver
 __all__ = ["FPGADriver", "IntelProgramming", "ProgrammingDriver", "XilinxProgramming"]
 
 LOG = log.getLogger(__name__)
-# One line of a log.
+# One line of a log; the middle of a longer one is left out.
 _MOST_MESSAGE = 1500
 
 
@@ -46,7 +46,7 @@ class ProgrammingError(ExtDriversError, exception.CyborgException):
 
     def __init__(self, message: str):
         #: One sentence; the conductor logs it.
-        self.message = message[:_MOST_MESSAGE]
+        self.message = _shortened(message)
         super().__init__(self.message)
 
 
@@ -71,8 +71,8 @@ class ProgrammingDriver(ExtDriver):
     def program(self, controlpath_id, image) -> bool:
         """Write the image at a path to a card, and return True.
 
-        :param controlpath_id: a mapping with ``cpid_type`` PCI and ``cpid_info``, a mapping with
-            domain, bus, device and function in hexadecimal digits, or the JSON text of one.
+        :param controlpath_id: something with the items ``cpid_type``, PCI, and ``cpid_info``, a
+            mapping with domain, bus, device and function in hexadecimal digits, or its JSON text.
         :raises InvalidType: when its type is another one.
         :raises ProgrammingError: when the image was not written; says why.
         """
@@ -106,13 +106,21 @@ class XilinxProgramming(ProgrammingDriver):
     write = staticmethod(privileged.program_xilinx)
 
 
+def _shortened(message: str) -> str:
+    if len(message) <= _MOST_MESSAGE:
+        return message
+    half = (_MOST_MESSAGE - len(" ... ")) // 2
+    return f"{message[:half]} ... {message[-half:]}"
+
+
 def _address(controlpath_id: object) -> PciAddress:
-    if not isinstance(controlpath_id, Mapping):
-        raise InvalidAddress(controlpath_id, "it is no control path")
-    kind = controlpath_id.get("cpid_type")
+    try:
+        # Over a message bus it is a dictionary; it begins as an object of Cyborg's database.
+        kind, info = controlpath_id["cpid_type"], controlpath_id["cpid_info"]
+    except (TypeError, LookupError, AttributeError):
+        raise InvalidAddress(controlpath_id, "it is no control path") from None
     if kind != "PCI":
         raise exception.InvalidType(obj="controlpath_id", type=kind, expected="PCI")
-    info = controlpath_id.get("cpid_info")
     if isinstance(info, Mapping):
         try:
             info = json.dumps(dict(info))

@@ -28,10 +28,21 @@ VIRTUAL = '{"bus": "3b", "device": "00", "domain": "0000", "function": "1"}'
 class OneCard:
     """A driver whose host has one card; without handles the card is gone."""
 
-    def __init__(self, handles=(ADDRESS,), accelerators=None, traits=("CUSTOM_GPU_ACME",)):
+    def __init__(
+        self,
+        handles=(ADDRESS,),
+        accelerators=None,
+        traits=("CUSTOM_GPU_ACME",),
+        kind="GPU",
+        resource_class="PGPU",
+        driver_name="ACME",
+    ):
         self.handles = handles
         self.accelerators = accelerators
         self.traits = traits
+        self.kind = kind
+        self.resource_class = resource_class
+        self.driver_name = driver_name
 
     def discover(self):
         if not self.handles:
@@ -40,7 +51,7 @@ class OneCard:
             driver_device.DriverDevice(
                 vendor="acme",
                 model="Fast",
-                type="GPU",
+                type=self.kind,
                 std_board_info="{}",
                 vendor_board_info="{}",
                 stub=False,
@@ -52,10 +63,11 @@ class OneCard:
         ]
 
     def _deployable(self):
-        attributes = [("rc", "PGPU"), *((f"trait_{trait}", trait) for trait in self.traits)]
+        attributes = [("rc", self.resource_class)]
+        attributes += [(f"trait_{trait}", trait) for trait in self.traits]
         return driver_deployable.DriverDeployable(
             name=f"{CONF.host}_0000:3b:00.0",
-            driver_name="ACME",
+            driver_name=self.driver_name,
             num_accelerators=self.accelerators or len(self.handles),
             attribute_list=[
                 driver_attribute.DriverAttribute(key=key, value=value) for key, value in attributes
