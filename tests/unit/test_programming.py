@@ -32,6 +32,7 @@ from cyborg_ext_drivers.report.programming import (
     ProgrammingError,
     XilinxProgramming,
 )
+from cyborg_ext_drivers.report.tools import ToolFailed
 from cyborg_ext_drivers.testing import FakeHost
 from cyborg_ext_drivers.testing._cyborg import Configuration, write_configuration
 from tests.fpga_images import BITSTREAM, GBS, IP_LAYOUT, SECURE_UPDATE, Tools, container
@@ -132,7 +133,6 @@ def test_it_is_a_driver_like_the_others_besides(configured):
     assert driver.discover() == []
     assert driver.update("control path", "image path") is False
     assert driver.get_stats() == {}
-    driver.init_host()
 
 
 @pytest.mark.parametrize(
@@ -298,13 +298,14 @@ class TestThePrivilegedSide:
             IntelCards().program(CONTROL_PATH, str(image))
         assert makers.called("fpgaconf") is None
 
-    @pytest.mark.parametrize(("asked", "given"), [(0, 1), (-5, 1), (10**9, 604800), (30, 30)])
-    def test_no_time_limit_is_beyond_those_of_the_option(self, asked, given, makers, image):
-        limits = []
-        call = privileged.tools.run
-        try:
-            privileged.tools.run = lambda _call, _image, seconds: limits.append(seconds)
-            privileged._program(privileged.tools.of_intel, "0000:3b:00.0", str(image), asked)
-        finally:
-            privileged.tools.run = call
-        assert limits == [given]
+    @pytest.mark.parametrize("seconds", [0, -5, False])
+    def test_there_is_always_a_time_limit(self, in_process, makers, image, seconds):
+        makers.add("fpgaconf", "sleep 300")
+        with pytest.raises(ToolFailed, match="longer than program_timeout = 1 seconds"):
+            privileged.program_intel("0000:3b:00.0", str(image), seconds)
+
+    @pytest.mark.parametrize("seconds", ["soon", float("nan"), float("inf"), None])
+    def test_what_is_no_time_limit_calls_no_tool(self, in_process, makers, image, seconds):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            privileged.program_intel("0000:3b:00.0", str(image), seconds)
+        assert makers.called("fpgaconf") is None
