@@ -155,7 +155,7 @@ def _look(tree: Tree, name: str, uevent: bytes | None | ReadError) -> PciFunctio
         files = (directory.data(file) for file in ("class", "vendor", "device"))
         if not uevent and not any(files):
             return None
-        failure = failure or Unreadable(f"{path}/class", "class, vendor or device is missing")
+        failure = failure or Unreadable(f"{path}/vendor", "vendor or device is missing")
     return PciFunction(tree, name, identity, failure)
 
 

@@ -46,7 +46,10 @@ class PciId(NamedTuple):
 
 
 class PciClass(NamedTuple):
-    """A class code of six hexadecimal digits, base, sub and interface: ``030200``."""
+    """A class code of six hexadecimal digits, base, sub and interface: ``030200``.
+
+    It is empty in copies of a host that lack the file.
+    """
 
     code: str
 
@@ -88,7 +91,7 @@ class Identity(NamedTuple):
     subsystem: PciId | None
 
     def __str__(self) -> str:
-        return f"{self.id} class {self.pci_class}"
+        return f"{self.id} class {self.pci_class.code or 'unknown'}"
 
     @classmethod
     def of_uevent(cls, uevent: bytes) -> "Identity | None":
@@ -101,7 +104,9 @@ class Identity(NamedTuple):
 
     @classmethod
     def of_files(cls, directory: Directory) -> "Identity | None":
-        """Return what the id files say, ``None`` when class, vendor or device is absent.
+        """Return what the id files say, ``None`` when vendor or device is absent.
+
+        Some copies of a host have no ``class``; the ids of many cards are enough to know them.
 
         :raises ReadError: when one of them cannot be read.
         """
@@ -110,12 +115,12 @@ class Identity(NamedTuple):
         device = directory.hexadecimal("device", 4)
         subsystem_vendor = directory.hexadecimal("subsystem_vendor", 4)
         subsystem_device = directory.hexadecimal("subsystem_device", 4)
-        if not (pci_class and vendor and device):
+        if not (vendor and device):
             return None
         subsystem = None
         if subsystem_vendor and subsystem_device:
             subsystem = PciId(subsystem_vendor, subsystem_device)
-        return cls(PciClass(pci_class), PciId(vendor, device), subsystem)
+        return cls(PciClass(pci_class or ""), PciId(vendor, device), subsystem)
 
     def confirm(self, directory: Directory) -> None:
         """Compare with what ``uevent`` and the id files say, one by one.

@@ -99,13 +99,21 @@ def test_without_uevent_an_unreadable_id_file_makes_it_unknown_and_not_absent(fa
     assert t4 in functions.select(lambda identity: False)
 
 
-@pytest.mark.parametrize("name", ["class", "vendor", "device"])
+@pytest.mark.parametrize("name", ["vendor", "device"])
 def test_without_uevent_a_missing_id_file_makes_it_unknown_and_not_absent(fake, name):
     fake.remove_attribute(T4, "uevent")
     fake.remove_attribute(T4, name)
     t4 = function_of(fake)
     assert t4.identity is None
     assert "missing" in str(t4.failure)
+
+
+def test_without_uevent_and_class_the_ids_are_known_all_the_same(fake):
+    fake.remove_attribute(T4, "uevent")
+    fake.remove_attribute(T4, "class")
+    t4 = function_of(fake)
+    assert (str(t4.identity.id), t4.identity.pci_class.code) == ("10de:1eb8", "")
+    assert t4.failure is None
 
 
 def test_without_uevent_and_subsystem_files_there_is_no_subsystem(fake):
