@@ -56,13 +56,21 @@ class Product(NamedTuple):
     #: The maker's name for it, for people's eyes.
     name: str
     is_integrated: bool = False
-    #: Whether the id is one of virtual functions only.
-    is_virtual: bool = False
+    #: Which of a card's functions it is: pf, vf, mgmt, user, golden or function; ``None`` where
+    #: nothing is said, as for cards of one function.
+    role: str | None = None
+    #: The device id of the other one of ``mgmt`` and ``user``.
+    pair_device: str | None = None
     architecture: str | None = None
     compute_capability: str | None = None
     memory_mib: int | None = None
     #: Whether the id is known for other subsystems only.
     is_undecided: bool = False
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the id is one of virtual functions only."""
+        return self.role == "vf"
 
 
 class Rule(NamedTuple):
@@ -78,6 +86,8 @@ class Rule(NamedTuple):
     is_candidate: bool = False
     #: Ids of bridges; a function that hangs below one of them is meant by no such rule.
     unless_below: tuple[str, ...] = ()
+    #: What an operator does about it; ``None`` where nothing is to be done.
+    remedy: str | None = None
 
     def matches(self, identity: Identity) -> bool:
         """Return whether a function is one of these, its address apart."""
@@ -351,6 +361,7 @@ def _rule(entry: dict) -> Rule:
         address=str(PciAddress.parse(entry["address"])) if "address" in entry else None,
         is_candidate=entry.get("candidate", False),
         unless_below=tuple(entry.get("unless_below", ())),
+        remedy=entry.get("remedy"),
     )
 
 
@@ -361,7 +372,8 @@ def _product(entry: dict, revision: str | None) -> Product:
         model=decided.get("model", entry.get("model")),
         name=decided.get("name", entry["name"]),
         is_integrated=entry.get("integrated", False),
-        is_virtual=entry.get("role") == "vf",
+        role=entry.get("role"),
+        pair_device=entry.get("pair_device"),
         architecture=entry.get("architecture"),
         compute_capability=entry.get("compute_capability"),
         memory_mib=entry.get("memory_mib"),

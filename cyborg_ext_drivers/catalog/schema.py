@@ -30,8 +30,8 @@ A file maps PCI ids to what they are.  Top-level keys:
 ``never``
     Functions that are not to be reported, with the finding code that says why.  What an
     operator may take for an accelerator, though its class is another, is a ``candidate`` and
-    shown among them.  A rule with ``unless_below`` is not for functions that hang below a
-    bridge of one of these ids.
+    shown among them, with a ``remedy`` where there is one.  A rule with ``unless_below`` is not
+    for functions that hang below a bridge of one of these ids.
 
 The functions of one product name each other by ``role`` (``pf`` where nothing is said), with
 device ids of the same vendor:
@@ -129,6 +129,7 @@ _NEVER = {
         "code": {"enum": ["not-an-accelerator", "management-display", "integrated-gpu"]},
         "candidate": {"type": "boolean"},
         "unless_below": _SOME_IDS,
+        "remedy": _NAME,
     },
     "anyOf": [{"required": ["id"]}, {"required": ["vendor", "class"]}],
     "required": ["code", "what"],
