@@ -15,8 +15,15 @@
 from cyborg_ext_drivers.families.ai import AiAcceleratorFamily
 from cyborg_ext_drivers.families.amd import AmdFamily
 from cyborg_ext_drivers.families.intel import IntelGpuFamily
+from cyborg_ext_drivers.families.intel_fpga import IntelFpgaFamily
 from cyborg_ext_drivers.families.nvidia import NvidiaFamily
+from cyborg_ext_drivers.families.xilinx_fpga import XilinxFpgaFamily
 from cyborg_ext_drivers.report.driver import ExtDriver
+from cyborg_ext_drivers.report.programming import (
+    FPGADriver,
+    IntelProgramming,
+    XilinxProgramming,
+)
 
 
 class AmdGpuDriver(ExtDriver):
@@ -35,6 +42,20 @@ class AiAcceleratorDriver(ExtDriver):
     """AI accelerators of any maker: ``ext_ai_accelerator_driver``."""
 
     family = AiAcceleratorFamily
+
+
+class IntelFpgaDriver(IntelProgramming, FPGADriver):
+    """FPGA cards with Intel's and Altera's FPGAs: ``ext_intel_fpga_driver``."""
+
+    family = IntelFpgaFamily
+    VENDOR = IntelFpgaFamily.programmed_by
+
+
+class XilinxFpgaDriver(XilinxProgramming, FPGADriver):
+    """Alveo and Versal cards: ``ext_xilinx_fpga_driver``."""
+
+    family = XilinxFpgaFamily
+    VENDOR = XilinxFpgaFamily.programmed_by
 
 
 class NvidiaGpuDriver(ExtDriver):

@@ -34,7 +34,7 @@ from cyborg_ext_drivers.checks.identity import NEVER_ACCELERATORS, bystander
 from cyborg_ext_drivers.checks.reading import HELD, UNREADABLE, is_doubt, unreadable
 from cyborg_ext_drivers.checks.sriov import VFS_ENABLED, as_meant, disagreement, enabled_on, unnamed
 from cyborg_ext_drivers.errors import ConfigurationError, Malformed, ReadError, Unreadable
-from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family
+from cyborg_ext_drivers.families.base import Accelerator, Deployable, Family, Sibling
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.bus import PciFunctions
 from cyborg_ext_drivers.host.identity import Identity
@@ -184,8 +184,7 @@ class Surveyor:
         names = memory.candidates(
             host.functions,
             lambda identity: (
-                self.family_of(identity) in chosen
-                or (only is None and self._is_candidate(identity))
+                self._is_of(identity, chosen) or (only is None and self._is_candidate(identity))
             ),
         )
         found = memory.recall(
@@ -236,6 +235,11 @@ class Surveyor:
         kind = self.catalog.kind(identity)
         return next((each for each in self.families if each.recognises(identity, kind)), None)
 
+    def _is_of(self, identity: Identity, chosen: tuple[Family, ...]) -> bool:
+        """Return whether it is a card of one of these families, as far as that can be told."""
+        family = self.family_of(identity)
+        return family in chosen or (family is None and not identity.pci_class.code)
+
     def _is_candidate(self, identity: Identity) -> bool:
         return identity.pci_class.is_accelerator or self.catalog.is_candidate(identity)
 
@@ -271,6 +275,10 @@ class Surveyor:
             assert function.failure is not None
             return Assessment(function, None, (unreadable(function, function.failure),))
         family = self.family_of(function.identity)
+        if family is None and not function.identity.pci_class.code:
+            # Most families know their cards by the class.
+            error = Unreadable(function.path_of("class"), "it is missing")
+            return Assessment(function, None, (unreadable(function, error),))
         if family not in chosen:
             family = None
         try:
@@ -282,18 +290,62 @@ class Surveyor:
                 return None
             if family is None:
                 return Assessment(function, None, (bystander(function, surroundings),))
-            accelerator = self._accelerator(function, family, surroundings)
+            managed = self._managed(function, family, surroundings.host)
+            if function not in managed:
+                # It is told of with its card.
+                return None
+            accelerator = self._accelerator(function, family, managed, surroundings)
             partition = family.partition(accelerator, surroundings.host, self.options)
             if partition is not None:
                 return self._partitioned(accelerator._replace(partition=partition), surroundings)
-            if self._is_divided(accelerator, surroundings):
+            parts = family.parts_of(accelerator)
+            if parts != (function,):
+                return self._of_several(accelerator, parts, surroundings)
+            if self._is_divided(accelerator, function, surroundings):
                 return self._divided(accelerator, surroundings)
             return self._whole(accelerator, surroundings)
         except ReadError as error:
             return Assessment(function, None, (unreadable(function, error),))
 
-    def _is_divided(self, accelerator: Accelerator, surroundings: Surroundings) -> bool:
-        function = accelerator.function
+    def manager_of(self, function: PciFunction, host: Host) -> PciFunction | None:
+        """Return the function that manages the card to which another one of its slot belongs.
+
+        ``None`` for what is a card of its own, or part of none.
+
+        :raises ReadError: when it cannot be told.
+        """
+        family = function.identity and self.family_of(function.identity)
+        if not family:
+            return None
+        manager = _managers(self._slot_of(function, family, host), family)[function]
+        return None if manager is function else manager
+
+    def _managed(
+        self, function: PciFunction, family: Family, host: Host
+    ) -> tuple[PciFunction, ...]:
+        """Return the functions of the card that a function manages, itself and others of its slot.
+
+        Nothing where another one manages it.
+
+        :raises ReadError: when one of them cannot be identified, or not told from a virtual one.
+        """
+        managers = _managers(self._slot_of(function, family, host), family)
+        return tuple(each for each, manager in managers.items() if manager is function)
+
+    def _slot_of(self, function: PciFunction, family: Family, host: Host) -> list[Sibling]:
+        """Return a function and the other physical ones of its slot that may make one card."""
+        slot = [Sibling(function, self.catalog.product(function.identity))]
+        others = host.functions.in_slot_of(function) if family.has_several_functions else ()
+        for each in others:
+            if each.identity is None:
+                raise each.failure or Unreadable(each.path, "what it is cannot be told")
+            if self.family_of(each.identity) is family and not each.is_virtual:
+                slot.append(Sibling(each, self.catalog.product(each.identity)))
+        return slot
+
+    def _is_divided(
+        self, accelerator: Accelerator, function: PciFunction, surroundings: Surroundings
+    ) -> bool:
         if not function.virtual_functions:
             return False
         virtual = surroundings.host.functions.virtual_functions_of(function)
@@ -332,10 +384,31 @@ class Surveyor:
         virtual, findings = self._agreeing(function, enabled, surroundings)
         assessment = self._of_parts(accelerator, findings, virtual, surroundings)
         whole = self._judged(enabled_on(function, enabled))
-        if assessment.accelerator.virtual_functions or _is_unreadable(assessment):
+        if assessment.accelerator.given or _is_unreadable(assessment):
             # That is how it should be, or it is not known whether it is.
             whole = as_meant(whole)
         return dataclasses.replace(assessment, findings=(*assessment.findings, whole))
+
+    def _of_several(
+        self,
+        accelerator: Accelerator,
+        parts: Sequence[PciFunction],
+        surroundings: Surroundings,
+    ) -> Assessment:
+        """Return what is to be said of a card that is given away by several of its functions."""
+        given, findings, divided = [], [], []
+        for part in parts:
+            if not self._is_divided(accelerator, part, surroundings):
+                given.append(part)
+                continue
+            virtual, wrong = self._agreeing(part, part.virtual_functions, surroundings)
+            given += virtual
+            findings += wrong
+            divided.append(self._judged(enabled_on(part, part.virtual_functions)))
+        assessment = self._of_parts(accelerator, findings, given, surroundings)
+        as_it_should_be = assessment.accelerator.given or _is_unreadable(assessment)
+        told = map(as_meant, divided) if as_it_should_be else divided
+        return dataclasses.replace(assessment, findings=(*assessment.findings, *told))
 
     def _agreeing(
         self,
@@ -371,7 +444,7 @@ class Surveyor:
         if attachable or any(each.code is UNREADABLE and each.is_blocker for each in findings):
             findings = [_of_part(each) for each in findings]
         of_card, passed = self._examine(accelerator, surroundings, is_divided=True)
-        accelerator = accelerator._replace(virtual_functions=tuple(attachable))
+        accelerator = accelerator._replace(given=tuple(attachable))
         deployables = accelerator.family.deployables(accelerator) if attachable else ()
         return Assessment(
             accelerator.function,
@@ -386,9 +459,10 @@ class Surveyor:
     ) -> tuple[Finding, ...]:
         part = accelerator._replace(
             function=function,
-            physical_function=accelerator.function,
+            manager=accelerator.function,
             companions=(),
-            virtual_functions=(),
+            others=(),
+            given=(),
             inferred=None,
             card_identity=accelerator.identity,
         )
@@ -436,7 +510,7 @@ class Surveyor:
             return Assessment(card, None, (unreadable(card, card.failure or error),))
         vendor = self.catalog.vendor(inferred.id.vendor) or inferred.id.vendor
         accelerator = Accelerator(
-            family, card, vendor, product, virtual_functions=tuple(virtual), inferred=inferred
+            family, card, vendor, product, given=tuple(virtual), inferred=inferred
         )
         findings = []
         if card.failure is not None:
@@ -445,9 +519,14 @@ class Surveyor:
         return self._of_parts(accelerator, findings, virtual, surroundings)
 
     def _accelerator(
-        self, function: PciFunction, family: Family, surroundings: Surroundings
+        self,
+        function: PciFunction,
+        family: Family,
+        managed: Sequence[PciFunction],
+        surroundings: Surroundings,
     ) -> Accelerator:
         identity = function.identity
+        others = (each for each in managed if each is not function)
         return Accelerator(
             family,
             function,
@@ -458,6 +537,7 @@ class Surveyor:
                 for sibling in surroundings.host.functions.in_slot_of(function)
                 if sibling.identity is None or self.catalog.companion(sibling.identity)
             ),
+            tuple(sorted(others, key=lambda each: each.address)),
         )
 
     def _examine(
@@ -574,6 +654,14 @@ def _with_parts(
     return tuple(sorted(kept, key=lambda each: each.address))
 
 
+def _managers(slot: Sequence[Sibling], family: Family) -> dict[PciFunction, PciFunction]:
+    """Return by which function of a slot the card of each is managed."""
+    return {
+        each.function: family.manager_of(each, [other for other in slot if other is not each])
+        for each in slot
+    }
+
+
 def _virtual_functions(assessment: Assessment) -> tuple[PciAddress, ...]:
     try:
         return assessment.function.virtual_functions
@@ -633,7 +721,7 @@ def _confronted(
     if not others:
         return assessment
     finding = judged(unnamed(assessment.function, others))
-    if assessment.accelerator.virtual_functions or assessment.accelerator.partition:
+    if assessment.accelerator.given or assessment.accelerator.partition:
         finding = _of_part(finding)
     return dataclasses.replace(assessment, findings=(*assessment.findings, finding))
 

@@ -91,8 +91,8 @@ class Check(abc.ABC):
     ) -> Iterator[Finding | Passed]:
         """Yield what is to be said of a function that an instance would get.
 
-        That is the card itself, or each of its virtual functions: ``physical_function`` of the
-        accelerator is set then, and ``function`` is the virtual one.
+        That is the card itself, or each of its parts, which are virtual functions or others of
+        the card: ``manager`` of the accelerator is set then, and ``function`` is the part.
 
         :raises ReadError: when the host does not say; the survey makes a finding of it.
         """
@@ -100,7 +100,7 @@ class Check(abc.ABC):
     def examine_divided(
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
-        """Yield what is to be said of a card whose virtual functions are given away.
+        """Yield what is to be said of a card whose parts are given away.
 
         Whether each of them can be is not asked here.
 

@@ -47,7 +47,7 @@ class ConfidentialCheck(Check):
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
         """Yield whether a card has a secure stream; those of a card are those of its parts."""
-        if not accelerator.physical_function:
+        if not accelerator.manager:
             yield _examine(accelerator, surroundings)
 
     def examine_divided(

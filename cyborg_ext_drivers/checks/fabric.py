@@ -59,7 +59,7 @@ class FabricCheck(Check):
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
         """Yield whether a GPU that is given away whole can have its NVLink."""
-        if not accelerator.physical_function:
+        if not accelerator.manager:
             yield from _examine(accelerator, surroundings.host, SHARED)
 
     def examine_divided(

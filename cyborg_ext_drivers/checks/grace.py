@@ -62,7 +62,7 @@ class GraceCheck(Check):
     ) -> Iterator[Finding | Passed]:
         """Yield what is to be said of a GPU of Grace that is given away whole."""
         is_grace = str(accelerator.identity.id) in IDS
-        if is_grace and not accelerator.physical_function:
+        if is_grace and not accelerator.manager:
             yield _driver(accelerator, surroundings.host.kernel)
             yield _node(accelerator, surroundings.host.gpu_memory)
 

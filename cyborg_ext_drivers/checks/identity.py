@@ -79,7 +79,7 @@ class IdentityCheck(Check):
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
         """Yield what is to be said of the device's identity."""
-        if accelerator.physical_function is None:
+        if accelerator.manager is None:
             yield from self._examine_card(accelerator, surroundings)
         yield _console(accelerator)
 
@@ -125,7 +125,12 @@ def bystander(function: PciFunction, surroundings: Surroundings) -> Finding:
     rule = _exclusion(function, surroundings)
     code = _EXCLUSIONS[rule.code] if rule else NOT_AN_ACCELERATOR
     message = f"It is {rule.what}" if rule else f"No installed driver is for {identity}"
-    return code.finding(function.address, message, (function.path_of("device"), identity.id))
+    return code.finding(
+        function.address,
+        message,
+        (function.path_of("device"), identity.id),
+        remedy=rule.remedy if rule else None,
+    )
 
 
 def _exclusion(function: PciFunction, surroundings: Surroundings) -> Rule | None:
@@ -139,7 +144,7 @@ def _exclusion(function: PciFunction, surroundings: Surroundings) -> Rule | None
 def _remedy(rule: Rule, accelerator: Accelerator, surroundings: Surroundings) -> str | None:
     """Return how to contradict a rule that goes by circumstances, ``None`` for the others."""
     if not rule.unless_below:
-        return None
+        return rule.remedy
     return f"Leave it to the host; if it is a card, add {_entry(accelerator, surroundings)}"
 
 

@@ -110,7 +110,9 @@ def _member(
             (f"{group.path}/{name}/driver", driver),
             remedy=_remedy_for(name, function, driver, is_accelerator),
         )
-    is_first = is_accelerator and function.address < accelerator.address
+    # What manages the same card is not given away.
+    is_own = accelerator.manager is not None and accelerator.manager.name == name
+    is_first = is_accelerator and not is_own and function.address < accelerator.address
     if is_first and not function.virtual_functions:
         return IOMMU_GROUP_SHARED_ACCELERATORS.finding(
             accelerator.address,

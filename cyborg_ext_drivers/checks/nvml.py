@@ -190,7 +190,7 @@ class NvmlCheck(Check):
 
         :raises ReadError: when it cannot be told whether it has virtual functions.
         """
-        if accelerator.physical_function is None:
+        if accelerator.manager is None:
             is_divided = bool(accelerator.function.virtual_functions)
             yield from _examined(accelerator, surroundings, is_divided)
 
@@ -223,7 +223,7 @@ def _answer(surroundings: Surroundings) -> NvmlAnswer:
 
 def told_of(accelerator: Accelerator, surroundings: Surroundings) -> tuple[NvmlAnswer, Gpu] | None:
     """Return what NVML says of a card that works, ``None`` where it says nothing of it."""
-    if accelerator.inferred or accelerator.physical_function or not _is_nvidias(accelerator):
+    if accelerator.inferred or accelerator.manager or not _is_nvidias(accelerator):
         return None
     answer = _answer(surroundings)
     gpu = answer.gpu(accelerator.function.address)

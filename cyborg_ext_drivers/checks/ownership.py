@@ -98,7 +98,7 @@ class OwnershipCheck(Check):
             # Whoever else has it, it is not offered twice.
             return
         yield _claimed(accelerator, options)
-        if accelerator.physical_function is None:
+        if accelerator.manager is None:
             yield from self._examine_card(accelerator, surroundings)
 
     def examine_divided(
@@ -162,7 +162,7 @@ def _selected(accelerator: Accelerator, options: Options) -> Finding | Passed:
 
 def _is_included(accelerator: Accelerator, include: tuple[Selector, ...]) -> bool:
     """Return whether a function is included, or the card of which it is a virtual function."""
-    card, identity = accelerator.physical_function, accelerator.card_identity
+    card, identity = accelerator.manager, accelerator.card_identity
     parts = accelerator.partition.functions if accelerator.partition else ()
     if any(each.matches(part.address, part.identity) for each in include for part in parts):
         return True

@@ -195,7 +195,7 @@ def _undivided(accelerator: Accelerator, surroundings: Surroundings) -> Finding 
     if enabled:
         return enabled_on(function, enabled)
     path = function.path_of("virtfn0")
-    expected = surroundings.options.vfs_expected if not accelerator.physical_function else ()
+    expected = surroundings.options.vfs_expected if not accelerator.manager else ()
     for selector in expected:
         if selector.matches(function.address, accelerator.identity):
             return VFS_EXPECTED.finding(

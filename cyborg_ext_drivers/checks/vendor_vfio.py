@@ -80,7 +80,7 @@ class VendorVfioCheck(Check):
         """Yield whether the virtual functions have a type; of one of them, whether it has."""
         if accelerator.identity.id.vendor != "10de":
             return
-        if accelerator.physical_function:
+        if accelerator.manager:
             yield _of_part(accelerator)
             return
         virtual = surroundings.host.functions.virtual_functions_of(accelerator.function)

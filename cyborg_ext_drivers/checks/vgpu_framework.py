@@ -50,7 +50,7 @@ class VgpuFrameworkCheck(Check):
         self, accelerator: Accelerator, surroundings: Surroundings
     ) -> Iterator[Finding | Passed]:
         """Yield how vGPUs are made of a card, unless it shows no sign of any."""
-        if accelerator.physical_function is None:
+        if accelerator.manager is None:
             yield from _examined(accelerator, surroundings)
 
     def examine_divided(

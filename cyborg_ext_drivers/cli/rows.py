@@ -57,15 +57,16 @@ def of_no_accelerator(function: PciFunction, view: View) -> Assessment:
         function.address,
         why_not(function, view),
         (function.path_of("class"), function.identity.pci_class if function.identity else ""),
-        remedy=_of_its_card(function),
+        remedy=_of_its_card(function, view),
     )
     return Assessment(function, None, (finding,))
 
 
-def _of_its_card(function: PciFunction) -> str | None:
-    """Return where it is told what becomes of a virtual function."""
+def _of_its_card(function: PciFunction, view: View) -> str | None:
+    """Return where it is told what becomes of a part of a card."""
     try:
-        card = function.physical_function
+        manager = view.surveyor.manager_of(function, view.host)
+        card = function.physical_function or (manager and manager.address)
     except ReadError:
         return None
     return card and f"See what becomes of its card: cyborg-ext-diagnose device {card}"
@@ -79,6 +80,7 @@ def why_not(function: PciFunction, view: View) -> str:
     catalog, functions = view.surveyor.catalog, view.host.functions
     try:
         parent, is_virtual = function.physical_function, function.is_virtual
+        manager = view.surveyor.manager_of(function, view.host)
         rule = catalog.exclusion(
             identity, function.address, lambda: functions.ids_above(function)
         ) or catalog.companion(identity)
@@ -88,8 +90,12 @@ def why_not(function: PciFunction, view: View) -> str:
         return f"It is a virtual function of {parent}"
     if is_virtual:
         return "It is a virtual function"
+    if manager is not None:
+        return f"It is a function of the card that {manager} manages"
     if rule is not None:
         return f"It is {rule.what}"
+    if not identity.pci_class.code:
+        return "Its class is missing"
     return f"Class {identity.pci_class} is none that accelerators use"
 
 
@@ -135,7 +141,9 @@ def name_of(decision: Decision, view: View) -> str | None:
     accelerator, identity = assessment.accelerator, assessment.function.identity
     if identity is None:
         return report.model if report else None
-    product = accelerator.product if accelerator else view.surveyor.catalog.product(identity)
+    if accelerator and accelerator.product:
+        return accelerator.name
+    product = view.surveyor.catalog.product(identity)
     if product:
         return product.name
     _, model = view.host.udev.names(assessment.address)

@@ -44,6 +44,8 @@ class Deployable(NamedTuple):
     resource_class: str
     traits: tuple[str, ...]
     handles: tuple[AttachHandle, ...]
+    #: How those of its traits begin that the host does not tell now, and may have told before.
+    unknown: tuple[str, ...] = ()
 
 
 class Partition(NamedTuple):
@@ -79,13 +81,16 @@ class Accelerator(NamedTuple):
     product: Product | None
     #: Other functions in the card's slot: audio, USB, UCSI.
     companions: tuple[PciFunction, ...] = ()
-    #: The virtual functions that are given away in the place of the whole card, by address.
-    virtual_functions: tuple[PciFunction, ...] = ()
-    #: The physical function, where this is one virtual function of a card and nothing more.
-    physical_function: PciFunction | None = None
+    #: Physical functions beside the managing one that make up the card with it, by address.
+    others: tuple[PciFunction, ...] = ()
+    #: The functions that are given away in the place of the managing one, by address: virtual
+    #: functions, or others of the card.
+    given: tuple[PciFunction, ...] = ()
+    #: The managing function, where this is one part of a card and nothing more.
+    manager: PciFunction | None = None
     #: What the card is, where its managing function is not there to say so.
     inferred: Identity | None = None
-    #: What the card is of which this is one virtual function.
+    #: What the card is of which this is one part.
     card_identity: Identity | None = None
     #: Into what the operator has the card divided by the host's driver, which keeps it.
     partition: Partition | None = None
@@ -114,7 +119,7 @@ class Accelerator(NamedTuple):
     def is_given_in_parts(self) -> bool:
         """Whether an instance gets a part; a guest may see a virtual function by itself."""
         is_virtual = self.product is not None and self.product.is_virtual
-        return bool(self.virtual_functions or self.partition) or is_virtual
+        return bool(self.given or self.partition) or is_virtual
 
     @property
     def model(self) -> str | None:
@@ -124,7 +129,11 @@ class Accelerator(NamedTuple):
     @property
     def name(self) -> str:
         """What people call the card."""
-        return self.product.name if self.product else f"{self.vendor} {self.identity.id.device}"
+        if self.product is None:
+            return f"{self.vendor} {self.identity.id.device}"
+        name = self.product.name
+        # "Alveo U250, management function" names the function.
+        return name.partition(",")[0] if self.product.role == "mgmt" else name
 
     def __str__(self) -> str:
         return f"{self.function} ({self.name})"

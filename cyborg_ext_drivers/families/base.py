@@ -22,10 +22,11 @@ Next stop: :mod:`cyborg_ext_drivers.families.nvidia`.
 """
 
 import abc
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from cyborg_ext_drivers import traits
+from cyborg_ext_drivers.catalog import Product
 from cyborg_ext_drivers.families.accelerator import (
     Accelerator,
     AttachHandle,
@@ -37,7 +38,14 @@ from cyborg_ext_drivers.host.identity import Identity
 from cyborg_ext_drivers.host.pci import PciFunction
 from cyborg_ext_drivers.options import Options
 
-__all__ = ["Accelerator", "AttachHandle", "Deployable", "Family", "Partition"]
+__all__ = ["Accelerator", "AttachHandle", "Deployable", "Family", "Partition", "Sibling"]
+
+
+class Sibling(NamedTuple):
+    """A physical function of a slot that a family recognises, and what the catalogue knows."""
+
+    function: PciFunction
+    product: Product | None
 
 
 class Family(abc.ABC):
@@ -55,6 +63,11 @@ class Family(abc.ABC):
     virtual_function_class: ClassVar[str | None] = None
     #: Whether a virtual function is of use to an instance as it is.
     is_divisible: ClassVar[bool] = True
+    #: Whether a card may have several physical functions; see manager_of.
+    has_several_functions: ClassVar[bool] = False
+    #: The name by which Cyborg looks up the driver class that programs a card (VENDOR of
+    #: cyborg.accelerator.drivers.fpga.base.FPGADriver); ``None`` for cards without a program.
+    programmed_by: ClassVar[str | None] = None
 
     @abc.abstractmethod
     def recognises(self, identity: Identity, kind: str | None) -> bool:
@@ -72,6 +85,23 @@ class Family(abc.ABC):
         """Return the traits by which earlier Cyborg releases knew such a card."""
         return ()
 
+    def manager_of(self, function: Sibling, others: Sequence[Sibling]) -> PciFunction:
+        """Return the function that manages the card to which a function belongs, maybe itself.
+
+        It gives the card its address, and is what Cyborg calls the control path.  For what it
+        returns it gives the same again.
+
+        :param others: the other physical functions of the slot that the family recognises.
+        """
+        return function.function
+
+    def parts_of(self, accelerator: Accelerator) -> tuple[PciFunction, ...]:
+        """Return the physical functions that are given away of a card, whole or divided.
+
+        :raises ReadError: when the host does not say.
+        """
+        return (accelerator.function,)
+
     def partition(self, accelerator: Accelerator, host: Host, options: Options) -> Partition | None:
         """Return into what the operator has a card divided by the host's driver.
 
@@ -80,6 +110,13 @@ class Family(abc.ABC):
         :raises ReadError: when the host does not say what of it can be had.
         """
         return None
+
+    def told_of_board(self, accelerator: Accelerator) -> Mapping[str, str]:
+        """Return what the card's driver says of the board now beside what the catalogue knows.
+
+        It stands in the board information until the driver says otherwise.
+        """
+        return {}
 
     def unmet(self, host: Host, options: Options) -> tuple[str, ...]:
         """Return, a sentence each, what the options ask of cards that the host does not have.
@@ -110,7 +147,7 @@ class Family(abc.ABC):
             partition.name if partition else None,
             older=(*self.older_traits(identity), *(partition.older if partition else ())),
         )
-        given = accelerator.virtual_functions or (accelerator.function,)
+        given = accelerator.given or (accelerator.function,)
         handles = tuple(AttachHandle(function.address) for function in given)
         if partition:
             handles = partition.handles

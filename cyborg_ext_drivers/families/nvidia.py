@@ -82,7 +82,7 @@ class NvidiaFamily(Family):
         :raises ReadError: when the host does not say what they are.
         """
         found = super().deployables(accelerator)
-        kinds = {vgpu_type_of(each) for each in accelerator.virtual_functions} - {None}
+        kinds = {vgpu_type_of(each) for each in accelerator.given} - {None}
         if len(kinds) != 1:
             return found
         identity = accelerator.identity

@@ -30,6 +30,8 @@ from cyborg_ext_drivers.report.contract import DeviceReport
 SERIALS = ("serial_number", "uuid")
 #: What may be told of a card beside what the catalogue says.
 REMEMBERED = ("architecture", "compute_capability", "memory_mib", "product", *SERIALS)
+#: What is programmed into a card, and changes with it.
+PROGRAMMED = ("bitstream_id", "shell")
 
 
 def complete(
@@ -50,10 +52,10 @@ def complete(
         # Another card of the same model.
         remembered = {}
     # What was told stays as it was: another release of the driver may spell it otherwise.
-    known = {**seen, **remembered}
+    known = {**seen, **remembered, **{key: seen[key] for key in PROGRAMMED if key in seen}}
     more = {
         key: known[key]
-        for key in REMEMBERED
+        for key in (*REMEMBERED, *PROGRAMMED)
         if key in known and key not in told and (with_serials or key not in SERIALS)
     }
     if not more:

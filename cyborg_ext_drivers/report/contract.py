@@ -84,7 +84,11 @@ def to_report(
         vendor_board_info=json.dumps(_vendor_information(accelerator), sort_keys=True),
         cpid_info=accelerator.address.to_json(),
         deployables=tuple(
-            _to_deployable(deployable, accelerator.family.driver, hostname)
+            _to_deployable(
+                deployable,
+                accelerator.family.programmed_by or accelerator.family.driver,
+                hostname,
+            )
             for deployable in deployables
         ),
     )
@@ -118,7 +122,7 @@ def _standard_information(accelerator: Accelerator) -> dict[str, str | None]:
     return {
         "product_id": identity.id.device,
         "controller": _CONTROLLERS.get(identity.pci_class.base_and_sub),
-        "class": str(identity.pci_class),
+        "class": identity.pci_class.code or None,
         "subsystem_id": str(identity.subsystem) if identity.subsystem else None,
         "revision": accelerator.revision,
     }
@@ -128,7 +132,7 @@ def _vendor_information(accelerator: Accelerator) -> dict[str, str | int | None]
     product = accelerator.product
     known = (
         {
-            "product": product.name,
+            "product": accelerator.name,
             "architecture": product.architecture,
             "compute_capability": product.compute_capability,
             "memory_mib": product.memory_mib,

@@ -34,11 +34,12 @@ from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
 from cyborg_ext_drivers.checks.iommu import IOMMU_GROUP_SHARED_ACCELERATORS
 from cyborg_ext_drivers.checks.reading import HELD, REPORT_REFUSED, UNREADABLE, is_doubt
 from cyborg_ext_drivers.errors import ReadError
+from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.nvml import VENDOR
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.options import Options
-from cyborg_ext_drivers.report import board, contract
+from cyborg_ext_drivers.report import board, contract, programmed
 from cyborg_ext_drivers.report.contract import DeviceReport
 from cyborg_ext_drivers.survey import Assessment, Survey
 from cyborg_ext_drivers.traits import FAULTY
@@ -127,14 +128,12 @@ class Ledger:
 
     def _completed(self, decision: Decision, turn: "_Turn") -> Decision:
         """Return a decision with all that is known of the board, now or from before."""
-        function = decision.assessment.function
-        before = self.entries.get(function.name)
-        report = board.complete(
-            decision.report,
-            before and before.report,
-            turn.board_of(function, self._options),
-            self._options.report_serials,
-        )
+        assessment = decision.assessment
+        entry = self.entries.get(assessment.function.name)
+        before = entry and entry.report
+        seen = turn.board_of(assessment.accelerator, self._options)
+        report = board.complete(decision.report, before, seen, self._options.report_serials)
+        report = programmed.complete(report, before, assessment.deployables)
         return decision if report is decision.report else decision._replace(report=report)
 
     def _told(self, assessment: Assessment) -> Decision:
@@ -233,13 +232,14 @@ class _Turn:
         """Return in how many discoveries a card that fails now has failed."""
         return entry.missed + 1 if self._is_counted else max(entry.missed, 1)
 
-    def board_of(self, function: PciFunction, options: Options) -> Mapping[str, str | int]:
+    def board_of(self, accelerator: Accelerator, options: Options) -> Mapping[str, str | int]:
         """Return what the driver of a card says of its board, nothing while it says nothing."""
+        function, told = accelerator.function, accelerator.family.told_of_board(accelerator)
         if function.identity is None or function.identity.id.vendor != VENDOR:
-            return {}
+            return told
         answer = self.host.nvml.ask(self.host.functions, options.nvml_library, options.nvml_timeout)
         gpu = answer.gpu(function.address)
-        return board.seen_by(gpu) if gpu else {}
+        return {**told, **board.seen_by(gpu)} if gpu else told
 
     def reported_elsewhere(self, names: Collection[str]) -> Collection[str]:
         """Return which of these another driver reports; one's own word no longer counts."""
@@ -381,7 +381,7 @@ def _groups_of(decision: Decision) -> tuple[int, ...]:
     if accelerator.partition:
         # The host keeps the card, and each mediated device has a group of its own.
         return ()
-    given = accelerator.virtual_functions or (accelerator.function,)
+    given = accelerator.given or (accelerator.function,)
     return tuple(sorted({group for each in given if (group := _group_of(each)) is not None}))
 
 

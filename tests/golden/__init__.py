@@ -17,6 +17,7 @@ their order.  It is append-only, as device profiles in running clouds rely on it
 """
 
 import importlib
+import inspect
 import pathlib
 import pkgutil
 import tempfile
@@ -88,13 +89,28 @@ def _families() -> tuple[Family, ...]:
     """Return the package's own families, whether it is installed or not."""
     for module in pkgutil.iter_modules(families.__path__):
         importlib.import_module(f"{families.__name__}.{module.name}")
-    own = (c for c in Family.__subclasses__() if c.__module__.startswith(families.__name__))
+    own = (each for each in _below(Family) if each.__module__.startswith(families.__name__))
     return tuple(family() for family in sorted(own, key=lambda family: family.name))
+
+
+def _below(kind: type[Family]) -> Iterator[type[Family]]:
+    """Yield the classes below one that can be made, at any depth."""
+    for each in kind.__subclasses__():
+        if not inspect.isabstract(each):
+            yield each
+        yield from _below(each)
 
 
 def _lay(root: pathlib.Path, number: int, entry: dict, revision: str | None) -> str:
     """Lay the card out as the kernel shows it and return its address."""
-    name = f"{number >> 8:04x}:{number & 0xFF:02x}:00.0"
+    slot = f"{number >> 8:04x}:{number & 0xFF:02x}:00"
+    if entry.get("role") == "mgmt":
+        vendor = entry["id"].partition(":")[0]
+        _lay_function(root, f"{slot}.1", {**entry, "id": f"{vendor}:{entry['pair_device']}"}, None)
+    return _lay_function(root, f"{slot}.0", entry, revision)
+
+
+def _lay_function(root: pathlib.Path, name: str, entry: dict, revision: str | None) -> str:
     vendor, device = entry["id"].upper().split(":")
     subsystem = entry.get("subsystem", _OTHER_SUBSYSTEM).upper()
     code = entry.get("class", "0302").ljust(6, "0").upper()

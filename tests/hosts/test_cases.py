@@ -35,11 +35,7 @@ from cyborg_ext_drivers.testing import FakeHost
 from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
 
 #: Cases that need what is not there yet.
-NOT_YET = {
-    "intel-dp-372-arria10-pac-port-on-vf": "a family of Intel FPGAs",
-    "xrt-6787-u280-mgmt-and-user-function": "a family of Xilinx FPGAs",
-    "xrt-9454-u200-not-programmed": "a family of Xilinx FPGAs",
-}
+NOT_YET: dict[str, str] = {}
 #: Cases whose report is tested, though the host gives no such finding yet.
 WITHOUT_FINDING = {
     "cubecos-1262-vfs-and-carved-pfs-sold-as-pgpu": "the types of vGPU on virtual functions",
@@ -109,9 +105,13 @@ def reported(survey: Survey) -> dict[str, tuple[str, tuple[str, ...]]]:
     }
 
 
-def of_a_physical_function(case: dict[str, Any], address: str) -> str:
-    """Return the function that answers for an address: for a virtual one, its physical one."""
+def of_a_card(case: dict[str, Any], address: str) -> str:
+    """Return the function by which Cyborg knows the card that a function belongs to."""
     functions = {function["address"]: function for function in case["host"]["functions"]}
+    first = f"{address[:-1]}0"
+    if functions[address]["vendor"] == "10ee" and first in functions:
+        # Of an Alveo card that is the one that manages it.
+        return first
     return functions[address].get("physfn", address)
 
 
@@ -132,7 +132,7 @@ def in_words_of_cyborg(case: dict[str, Any]) -> dict[str, tuple[set[str], tuple[
     """
     wanted: dict[str, tuple[set[str], tuple[str, ...]]] = {}
     for row in case["expected"]["reported"]:
-        card = of_a_physical_function(case, row["address"])
+        card = of_a_card(case, row["address"])
         classes = set(row["resource_class"].split("|"))
         allowed, handles = wanted.get(card, (classes, ()))
         handles = tuple(sorted((*handles, *row["attach_handles"]), key=PciAddress.parse))
@@ -176,13 +176,13 @@ if FOLDER:
         skipped = {str(assessment.address): assessment for assessment in survey.skipped}
         for address in expected["skipped"]:
             assert address not in given
-            card = of_a_physical_function(case, address)
+            card = of_a_card(case, address)
             if is_gpu(case, address) and address not in either:
                 assert card in skipped or reasons_beside_the_handles(survey, address)
         # Either answer is right there, silence is not.
         for address in filter(lambda each: is_gpu(case, each), either):
             answered = {str(assessment.address) for assessment in survey.assessments}
-            assert of_a_physical_function(case, address) in answered
+            assert of_a_card(case, address) in answered
         for assessment in skipped.values():
             assert assessment.reason.message and assessment.reason.remedy
 

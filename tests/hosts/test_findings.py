@@ -24,6 +24,7 @@ from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost
 from tests.hosts.card_situations import CARD_SITUATIONS
 from tests.hosts.described_site import OtherFamily, Site
+from tests.hosts.fpga_situations import FPGA_SITUATIONS
 from tests.hosts.iommu_situations import IOMMU_SITUATIONS
 from tests.hosts.nvidia_situations import NVIDIA_SITUATIONS
 from tests.hosts.nvml_situations import NVML_SITUATIONS
@@ -36,6 +37,7 @@ SITUATIONS = [
     *NVIDIA_SITUATIONS,
     *NVML_SITUATIONS,
     *VGPU_SITUATIONS,
+    *FPGA_SITUATIONS,
 ]
 
 
