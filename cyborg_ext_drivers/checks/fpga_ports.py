@@ -15,7 +15,7 @@
 Next stop: :mod:`cyborg_ext_drivers.checks.xrt`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cyborg_ext_drivers.checks.base import Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.checks.fpga_codes import (
@@ -41,6 +41,7 @@ def told_by_part(accelerator: Accelerator) -> Iterator[Finding | Passed]:
     yield _shown(function)
     if function.fpga.is_shown:
         yield from _ports(function)
+        yield from _differing(accelerator, function, (function,), "ports", "fpga_region")
     if accelerator.manager is None:
         yield from _engines(function)
 
@@ -120,13 +121,22 @@ def _region(function: PciFunction, engine: ManagementEngine) -> Finding | Passed
 
 def _alike(accelerator: Accelerator, surroundings: Surroundings) -> Iterator[Finding | Passed]:
     """Yield whether the virtual functions of each physical function hold the same."""
-    family = accelerator.family
     for physical in (accelerator.function, *accelerator.others):
         virtual = surroundings.host.functions.virtual_functions_of(physical)
-        ids = sorted(family.function_ids(accelerator, virtual))
-        if len(ids) > 1:
-            yield FPGA_FUNCTIONS_DIFFER.finding(
-                physical.address,
-                f"Its virtual functions hold {len(ids)} different functions",
-                (physical.path_of("virtfn*"), ", ".join(ids)),
-            )
+        yield from _differing(accelerator, physical, virtual, "virtual functions", "virtfn*")
+
+
+def _differing(
+    accelerator: Accelerator,
+    function: PciFunction,
+    given: Sequence[PciFunction],
+    what: str,
+    attribute: str,
+) -> Iterator[Finding]:
+    ids = sorted(filter(None, accelerator.family.function_ids(accelerator, given)))
+    if len(ids) > 1:
+        yield FPGA_FUNCTIONS_DIFFER.finding(
+            function.address,
+            f"Its {what} hold {len(ids)} different functions",
+            (function.path_of(attribute), ", ".join(ids)),
+        )

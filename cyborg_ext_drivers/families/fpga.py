@@ -39,17 +39,19 @@ class FpgaFamily(Family):
     programmed_by: ClassVar[str]
 
     @abc.abstractmethod
-    def function_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str]:
-        """Return what is programmed into these parts of a card, as far as that is told.
+    def function_ids(
+        self, accelerator: Accelerator, given: Sequence[PciFunction]
+    ) -> set[str | None]:
+        """Return what is programmed into these parts of a card.
 
-        Each is 32 lower-case hexadecimal digits.  What cannot be read is left out.
+        Each is 32 lower-case hexadecimal digits, ``None`` for a part that does not tell it.
         """
 
     @abc.abstractmethod
-    def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str]:
-        """Return what an image for these parts must fit, as far as that is told.
+    def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str | None]:
+        """Return what an image for these parts must fit.
 
-        Each is 32 lower-case hexadecimal digits.  What cannot be read is left out.
+        Each is 32 lower-case hexadecimal digits, ``None`` for a part that does not tell it.
         """
 
     def products(self, accelerator: Accelerator) -> tuple[str, ...]:
@@ -76,9 +78,14 @@ class FpgaFamily(Family):
             f"CUSTOM_FPGA_FUNCTION_ID_{self.programmed_by}_": self.function_ids(accelerator, given),
             f"CUSTOM_FPGA_REGION_{self.programmed_by}_": self.region_ids(accelerator, given),
         }
-        # Where they differ, nobody who asks for one would know that he gets it.
-        agreed = {start: next(iter(ids)) for start, ids in told.items() if len(ids) == 1}
-        programmed = tuple(f"{start}{id.upper()}" for start, id in agreed.items())
+        # Where they differ, or one of them may, nobody who asks for one would know that he gets it.
+        programmed = tuple(
+            f"{start}{id.upper()}"
+            for start, ids in told.items()
+            if len(ids) == 1
+            for id in ids
+            if id
+        )
         named = traits.of_device(
             self.kind,
             accelerator.vendor,
@@ -87,8 +94,21 @@ class FpgaFamily(Family):
             older=(*self.products(accelerator), *programmed),
         )
         handles = tuple(AttachHandle(function.address) for function in given)
-        unknown = tuple(start for start, ids in told.items() if not ids)
-        return Deployable(address, self.resource_class, named, handles, unknown)
+        unknown = filter(None, (_unknown(start, ids) for start, ids in told.items()))
+        return Deployable(address, self.resource_class, named, handles, tuple(unknown))
+
+
+def _unknown(start: str, ids: set[str | None]) -> str | None:
+    """Return how a trait begins that may be true, though not all parts tell it now.
+
+    What some of them tell can be the trait of all, if it was so before; no other can.
+    """
+    known = ids - {None}
+    if not known:
+        return start
+    if ids == known or len(known) > 1:
+        return None
+    return f"{start}{known.pop().upper()}"
 
 
 def readable(subject: object, attribute: str, otherwise: Any = None) -> Any:

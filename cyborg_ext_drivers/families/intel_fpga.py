@@ -78,12 +78,13 @@ class IntelFpgaFamily(FpgaFamily):
             found.setdefault(physical_address(each), []).append(each)
         return dict(sorted(found.items()))
 
-    def function_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str]:
+    def function_ids(
+        self, accelerator: Accelerator, given: Sequence[PciFunction]
+    ) -> set[str | None]:
         """Return the ids of the AFUs in the ports of these functions."""
-        ports = (port for each in given for port in readable(each.fpga, "ports", ()))
-        return {id for port in ports if (id := readable(port, "afu_id"))}
+        return {id for each in given for id in _afu_ids(each)}
 
-    def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str]:
+    def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str | None]:
         """Return the ids of the card's interfaces for partial reconfiguration.
 
         Only ports of the function with the engine can be programmed so.
@@ -99,6 +100,11 @@ class IntelFpgaFamily(FpgaFamily):
         told = (readable(each, "bitstream_id") for each in engines)
         id = next(filter(None, told), None)
         return {"bitstream_id": id} if id else {}
+
+
+def _afu_ids(function: PciFunction) -> set[str | None]:
+    """Return what the ports of a function hold; one that shows none does not tell."""
+    return {readable(port, "afu_id") for port in readable(function.fpga, "ports", ())} or {None}
 
 
 def physical_address(function: PciFunction) -> PciAddress:

@@ -71,11 +71,13 @@ class XilinxFpgaFamily(FpgaFamily):
         is_shell = _role_of(accelerator.product) in (*MANAGING, USER)
         return accelerator.others if is_shell else (accelerator.function,)
 
-    def function_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str]:
+    def function_ids(
+        self, accelerator: Accelerator, given: Sequence[PciFunction]
+    ) -> set[str | None]:
         """Return the id of the shell that is loaded, which stands last after those of its base."""
         return set((readable(accelerator.function.xrt, "logic_uuids") or ())[-1:])
 
-    def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str]:
+    def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str | None]:
         """Return the id of the interface that the loaded shell has for what comes upon it."""
         return set((readable(accelerator.function.xrt, "interface_uuids") or ())[-1:])
 

@@ -156,6 +156,36 @@ class TestWhatIsGivenAway:
         named = traits(Agent(fake).discover())
         assert not [each for each in named if each.startswith("CUSTOM_FPGA_FUNCTION_ID")]
 
+    def test_what_one_of_several_ports_holds_is_no_promise_while_another_tells_nothing(self, fake):
+        fake.add_function(CARD, **D5005, driver="dfl-pci", fpga=fpga(AFU, OTHER_AFU))
+        _, second = divide(fake, count=2)
+        agent = Agent(fake)
+        before = agent.discover()
+        fake.bind(second, "vfio-pci")
+        assert agent.discover() == before
+        assert FUNCTION_TRAIT not in traits(Agent(fake).discover())
+
+    def test_ports_that_held_the_same_are_told_as_before_while_one_of_them_agrees(self, fake):
+        fake.add_function(CARD, **D5005, driver="dfl-pci", fpga=fpga(AFU, AFU))
+        _, second = divide(fake, count=2)
+        agent = Agent(fake)
+        before = agent.discover()
+        assert FUNCTION_TRAIT in traits(before)
+        fake.bind(second, "vfio-pci")
+        assert agent.discover() == before
+        fake.set_afu_id(CARD, 0, OTHER_AFU)
+        named = traits(agent.discover())
+        assert not [each for each in named if each.startswith("CUSTOM_FPGA_FUNCTION_ID")]
+
+    def test_two_ports_of_a_whole_card_promise_only_what_both_hold(self, fake):
+        fake.add_function(CARD, **D5005, driver="dfl-pci", fpga=fpga(AFU, OTHER_AFU))
+        agent = Agent(fake)
+        before = agent.discover()
+        assert ("fpga-functions-differ", CARD, "warning") in findings(fake)
+        fake.make_unreadable(CARD, fake.port_file(CARD, 1))
+        assert agent.discover() == before
+        assert FUNCTION_TRAIT not in traits(before)
+
     def test_a_card_that_vanished_is_told_by_its_virtual_functions(self, pac):
         divide(pac)
         agent = Agent(pac)
