@@ -201,10 +201,11 @@ class StateFile:
         address = PciAddress.parse(name)
         if str(address) != name or address.to_json() != report.cpid_info:
             raise ValueError(f"{name} has the report of another card")
-        start = f"{self._hostname}_{name}"
+        # A card may be given away by other functions of its slot.
+        start = f"{self._hostname}_{name[:-1]}"
         faults = contract.violations(report)
         faults += [
-            f"{each.name!r} is no deployable of {start}"
+            f"{each.name!r} is no deployable of {self._hostname}_{name}"
             for each in report.deployables
             if not each.name.startswith(start)
         ]

@@ -35,6 +35,9 @@ CATALOG = catalog.load(None)
 #: The canary's device id, which no host that is drawn has.
 CANARY = "20b5"
 
+#: Whose cards may have several physical functions in a slot.
+SEVERAL_FUNCTIONS = ("10ee", "1c2c", "8086")
+
 Token = tuple[str, object]
 #: Of what may be on a board with NVSwitches.
 SWITCHED: Token = ("switched", None)
@@ -71,9 +74,12 @@ class State:
         tokens = {}
         below: dict[PciAddress, set[PciAddress]] = {address: set() for address in functions}
         for address, function in functions.items():
+            card = function.physfn or address
+            if function.class_.startswith("12") and function.vendor in SEVERAL_FUNCTIONS:
+                card = dataclasses.replace(card, function=0)
             mine: set[Token] = {
                 slot_of(address),
-                ("card", function.physfn or address),
+                ("card", card),
                 ("group", function.iommu_group),
                 ("group", fake.group_of(address)),
                 *([SWITCHED] if function.vendor == "10de" else ()),

@@ -104,6 +104,15 @@ def divided(report):
     return dataclasses.replace(report, deployables=deployables)
 
 
+def test_a_card_that_is_given_away_by_other_functions_of_its_slot_is_read_again(state):
+    (first,) = REPORT.deployables
+    handle = ("PCI", CPID.replace('"function": "0"', '"function": "1"'))
+    second = dataclasses.replace(first, name=f"compute-1_{ADDRESS[:-1]}1", handles=(handle,))
+    report = dataclasses.replace(REPORT, deployables=(first, second))
+    state.save({ADDRESS: Entry(report)})
+    assert state.read() == {ADDRESS: Entry(report)}
+
+
 def test_two_vgpus_of_one_address_are_two_handles(state):
     entries = {ADDRESS: Entry(divided(REPORT))}
     state.save(entries)
