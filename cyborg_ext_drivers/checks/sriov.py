@@ -195,7 +195,10 @@ def _undivided(accelerator: Accelerator, surroundings: Surroundings) -> Finding 
     if enabled:
         return enabled_on(function, enabled)
     path = function.path_of("virtfn0")
-    expected = surroundings.options.vfs_expected if not accelerator.manager else ()
+    expected = surroundings.options.vfs_expected
+    if accelerator.manager and not function.total_virtual_functions:
+        # A virtual function, or a function of a card of several that cannot be divided itself.
+        expected = ()
     for selector in expected:
         if selector.matches(function.address, accelerator.identity):
             return VFS_EXPECTED.finding(
