@@ -54,7 +54,13 @@ class IntelFpgaFamily(FpgaFamily):
         return ("CUSTOM_FPGA_INTEL_PAC_ARRIA10",) if str(identity.id) == "8086:09c4" else ()
 
     def manager_of(self, function: Sibling, others: Sequence[Sibling]) -> PciFunction:
-        """Return the first function of the card, which has the management engine."""
+        """Return the first function of the card, which has the management engine.
+
+        A virtual one has none, though it may seem a card: to a virtual machine that has it, and
+        in copies of a host without links.
+        """
+        if function.product and function.product.is_virtual:
+            return function.function
         id = function.function.identity.id
         same = [each.function for each in others if each.function.identity.id == id]
         return min((function.function, *same), key=lambda each: each.address)

@@ -15,7 +15,7 @@
 import pytest
 
 from cyborg_ext_drivers.host import Host
-from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.options import Options, Selector
 from cyborg_ext_drivers.report.ledger import Ledger
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost
@@ -394,6 +394,18 @@ class TestAlveo:
         card.unbind(CARD)
         assert offered(card) == {CARD: [self.USER]}
 
+    def test_while_virtual_functions_of_it_are_expected_it_is_not_given_away_whole(self, card):
+        card.remove_function(self.USER)
+        card.add_function(self.USER, **U280, device="500d", driver="xocl", sriov_totalvfs=4)
+        options = Options(host_root=str(card.root), vfs_expected=(Selector.parse("10ee:500d"),))
+        (found,) = Surveyor(options).survey(Host(card.root)).assessments
+        assert str(found.reason.code) == "vfs-expected"
+
+    @pytest.mark.parametrize("device", ["d000", "d03c", "d04c", "e098"])
+    def test_the_ids_of_golden_images_are_known(self, fake, device):
+        fake.add_function(CARD, **U280, device=device, driver="xclmgmt")
+        assert str(card_of(fake).reason.code) == "fpga-golden-image"
+
     def test_without_a_function_for_users_there_is_nothing_to_give(self, card):
         card.remove_function(self.USER)
         assert str(card_of(card).reason.code) == "fpga-no-user-function"
@@ -433,6 +445,13 @@ class TestAlveo:
         assert f"CUSTOM_FPGA_FUNCTION_ID_XILINX_{other}" in traits(report)
         assert f"CUSTOM_FPGA_FUNCTION_ID_XILINX_{BASE}" not in traits(report)
         assert '"shell": "xilinx_u280_gen3x16_xdma_base_2"' in report.vendor_board_info
+
+
+def test_virtual_functions_that_a_virtual_machine_has_are_a_card_each(fake):
+    given = {"vendor": "8086", "device": "bccf", "class_": "120000", "subsystem": "8086:1771"}
+    for address in (CARD, PORT):
+        fake.add_function(address, **given, driver="vfio-pci")
+    assert [str(each.address) for each in survey(fake).reported] == [CARD, PORT]
 
 
 def test_a_copy_of_a_host_without_class_files_tells_its_fpgas(pac):
