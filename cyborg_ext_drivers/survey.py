@@ -248,21 +248,10 @@ class Surveyor:
     ) -> tuple[Deployable, ...]:
         """Return deployables with the traits and the resource class that the operator wants."""
 
-        def chosen(pairs: Iterable[tuple[Selector, T]]) -> Iterator[T]:
-            of_card = (accelerator.address, accelerator.identity)
-            return (value for selector, value in pairs if selector.matches(*of_card))
-
-        extra = [trait for traits in chosen(self.options.extra_traits) for trait in traits]
-        name = next(chosen(self.options.resource_classes), None)
-        if not extra and not name:
+        options = self.options
+        if not options.extra_traits and not options.resource_classes:
             return deployables
-        return tuple(
-            each._replace(
-                traits=tuple(dict.fromkeys((*each.traits, *extra))),
-                resource_class=name or each.resource_class,
-            )
-            for each in deployables
-        )
+        return tuple(_as_chosen(each, accelerator, options) for each in deployables)
 
     def _judged(self, finding: Finding) -> Finding:
         is_ignored = finding.code.name in self.options.ignore_findings
@@ -624,6 +613,22 @@ def survey(host: Host, options: Options | None = None) -> Survey:
     :raises EnumerationError: when the host's PCI functions cannot be listed.
     """
     return Surveyor(options).survey(host)
+
+
+def _as_chosen(deployable: Deployable, accelerator: Accelerator, options: Options) -> Deployable:
+    """Return a deployable as the operator wants it who names the card, or what is given of it."""
+    addresses = {handle.address for handle in deployable.handles}
+    named = [(accelerator.address, accelerator.identity)]
+    named += [(f.address, f.identity) for f in accelerator.given if f.address in addresses]
+
+    def chosen(pairs: Iterable[tuple[Selector, T]]) -> Iterator[T]:
+        return (value for selector, value in pairs if any(selector.matches(*n) for n in named))
+
+    extra = [trait for traits in chosen(options.extra_traits) for trait in traits]
+    return deployable._replace(
+        traits=tuple(dict.fromkeys((*deployable.traits, *extra))),
+        resource_class=next(chosen(options.resource_classes), deployable.resource_class),
+    )
 
 
 def _with_parts(

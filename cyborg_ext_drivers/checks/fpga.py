@@ -20,7 +20,7 @@ Next stop: :mod:`cyborg_ext_drivers.checks.fpga_ports`.
 from collections.abc import Iterator
 
 from cyborg_ext_drivers.checks import fpga_ports, fpga_shell
-from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Surroundings
+from cyborg_ext_drivers.checks.base import Check, Finding, Passed, Severity, Surroundings
 from cyborg_ext_drivers.checks.fpga_codes import (
     FPGA_DRIVER_MISSING,
     FPGA_FUNCTIONS_DIFFER,
@@ -45,6 +45,8 @@ class FpgaCheck(Check):
         FPGA_REGION_UNKNOWN,
     )
     precedence = 80
+    # The managing function is no reason against the card whose parts are given away.
+    can_block = False
 
     def examine(
         self, accelerator: Accelerator, surroundings: Surroundings
@@ -85,4 +87,4 @@ def _managing(function: PciFunction, given: str, remedy: str) -> Finding:
         f"It manages the card, and stays with the host; {given}",
         (function.path, "the managing function"),
         remedy=remedy,
-    )
+    )._replace(lowered=Severity.INFO)

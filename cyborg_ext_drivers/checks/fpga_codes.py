@@ -19,7 +19,7 @@ from cyborg_ext_drivers.checks.base import Code, Severity
 
 MANAGEMENT_FUNCTION = Code(
     "management-function",
-    Severity.INFO,
+    Severity.BLOCKER,
     "The function manages the card",
     "Through it the card is programmed and its flash is written, so whoever has it can change or "
     "break the card under the others who use it. It stays with the host; the card's other "

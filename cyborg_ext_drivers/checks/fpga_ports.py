@@ -75,8 +75,11 @@ def _shown(function: PciFunction) -> Finding | Passed:
         (function.path_of("driver"), driver or "absent"),
         remedy=remedy,
     )
+    if not function.is_on_vfio:
+        return finding
     # So it is while an instance has it.
-    return finding._replace(lowered=Severity.INFO) if function.is_on_vfio else finding
+    remedy = f"Nothing is to be done while an instance has it; {remedy[0].lower()}{remedy[1:]} then"
+    return finding._replace(lowered=Severity.INFO, remedy=remedy)
 
 
 def _ports(function: PciFunction) -> Iterator[Finding | Passed]:

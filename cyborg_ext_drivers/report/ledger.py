@@ -108,7 +108,7 @@ class Ledger:
         for decision in sorted(told.values(), key=lambda each: each.assessment.address):
             name = decision.assessment.function.name
             if name in held:
-                decision = self._as_held(decision.assessment, held[name])
+                decision = self._as_held(decision.assessment, held[name], turn)
                 entries[name] = held[name]
             elif decision.report:
                 if name not in self.entries:
@@ -171,17 +171,19 @@ class Ledger:
         for name in failing:
             entry = self.entries[name]
             if name not in elsewhere and not given & _addresses(entry.report):
-                kept = self._kept(entry, told[name].assessment, turn.count(entry))
+                kept = self._kept(entry, told[name].assessment, turn)
                 if kept is not None:
                     held[name] = kept
         return held
 
-    def _kept(self, entry: Entry, assessment: Assessment, missed: int) -> Entry | None:
+    def _kept(self, entry: Entry, assessment: Assessment, turn: "_Turn") -> Entry | None:
         """Return the entry of a card that does not qualify, ``None`` when it is withdrawn."""
+        missed = turn.count(entry)
         blockers = [finding.code for finding in assessment.findings if finding.is_blocker]
         reason = next((code.name for code in blockers), HELD.name)
         is_doubtful = any(map(is_doubt, assessment.findings))
         is_uncertain = is_doubtful and all(code is UNREADABLE for code in blockers)
+        is_uncertain = is_uncertain or turn.is_partly_there(entry, assessment.function)
         if is_uncertain and not _is_another(entry.report, assessment.function):
             return dataclasses.replace(entry, reason=reason)
         if missed < self._options.withdraw_after:
@@ -194,7 +196,7 @@ class Ledger:
             )
         return None
 
-    def _as_held(self, assessment: Assessment, entry: Entry) -> Decision:
+    def _as_held(self, assessment: Assessment, entry: Entry, turn: "_Turn") -> Decision:
         most = self._options.withdraw_after
         message = f"It has failed in {entry.missed} of {most} discoveries, and is held"
         evidence = ("[ext_drivers] withdraw_after", most)
@@ -203,6 +205,8 @@ class Ledger:
             evidence = ("[ext_drivers] on_fault", self._options.on_fault)
         elif entry.reason == UNREADABLE.name and not _is_another(entry.report, assessment.function):
             message = "What cannot be read does not count against it, and it is held"
+        elif turn.is_partly_there(entry, assessment.function):
+            message = "What is given away of it is there without what manages it, and it is held"
         if not assessment.findings:
             message = f"{message}; it is not among the host's accelerators any more"
         there = "present" if assessment.function.identity else "absent"
@@ -231,6 +235,19 @@ class _Turn:
     def count(self, entry: Entry) -> int:
         """Return in how many discoveries a card that fails now has failed."""
         return entry.missed + 1 if self._is_counted else max(entry.missed, 1)
+
+    def is_partly_there(self, entry: Entry, manager: PciFunction) -> bool:
+        """Return whether a card is on the bus but for the function that manages it.
+
+        An instance may hold what is there; Cyborg could not delete it.
+        """
+        if manager.name in self.host.functions.uevents:
+            return False
+        given = (self.host.functions.get(each) for each in _addresses(entry.report, {"PCI"}))
+        return any(
+            each and each.identity and each.identity.id.vendor == entry.report.vendor
+            for each in given
+        )
 
     def board_of(self, accelerator: Accelerator, options: Options) -> Mapping[str, str | int]:
         """Return what the driver of a card says of its board, nothing while it says nothing."""

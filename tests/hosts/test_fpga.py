@@ -236,6 +236,20 @@ class TestSeveralFunctions:
         assert len(report.deployables) == 3
         assert {part.driver_name for part in report.deployables} == {"INTEL"}
 
+    def test_an_operator_may_name_one_of_them_or_the_card(self, card):
+        one, board = f"{CARD[:-1]}1", "8086:bcce"
+        options = Options(
+            host_root=str(card.root),
+            extra_traits=(
+                (Selector.parse(one), ("CUSTOM_LOOPBACK",)),
+                (Selector.parse(board), ("CUSTOM_BOARD",)),
+            ),
+        )
+        (found,) = Surveyor(options).survey(Host(card.root)).reported
+        last = {str(each.address)[-1]: each.traits[-2:] for each in found.deployables}
+        assert last["1"] == ("CUSTOM_LOOPBACK", "CUSTOM_BOARD")
+        assert last["2"] == last["4"] == ("CUSTOM_INTEL_N6001", "CUSTOM_BOARD")
+
     def test_members_of_one_group_go_to_one_instance(self, card):
         slot = CARD[:-1]
         card.move_to_group(f"{slot}4", card.group_of(f"{slot}2"))
@@ -414,6 +428,16 @@ class TestAlveo:
         card.remove_function(CARD)
         (found,) = survey(card).assessments
         assert str(found.reason.code) == "fpga-no-management-function"
+
+    def test_while_the_managing_function_is_away_the_one_for_users_stays_whose_it_is(self, card):
+        agent = Agent(card)
+        before = agent.discover()
+        card.bind(self.USER, "vfio-pci")
+        card.remove_function(CARD)
+        for _ in range(5):
+            assert agent.discover() == before
+        card.remove_function(self.USER)
+        assert [agent.discover() for _ in range(3)] == [before, before, None]
 
     def test_a_card_that_says_that_its_image_is_golden_is_skipped(self, card):
         card.remove_function(self.USER)
