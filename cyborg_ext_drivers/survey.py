@@ -288,11 +288,9 @@ class Surveyor:
             if partition is not None:
                 return self._partitioned(accelerator._replace(partition=partition), surroundings)
             parts = family.parts_of(accelerator)
-            if parts != (function,):
-                return self._of_several(accelerator, parts, surroundings)
-            if self._is_divided(accelerator, function, surroundings):
-                return self._divided(accelerator, surroundings)
-            return self._whole(accelerator, surroundings)
+            if parts == (function,) and not self._is_divided(accelerator, function, surroundings):
+                return self._whole(accelerator, surroundings)
+            return self._shared_out(accelerator, parts, surroundings)
         except ReadError as error:
             return Assessment(function, None, (unreadable(function, error),))
 
@@ -366,25 +364,16 @@ class Surveyor:
             function, accelerator, tuple(dict.fromkeys(findings)), passed, deployables
         )
 
-    def _divided(self, accelerator: Accelerator, surroundings: Surroundings) -> Assessment:
-        """Return what is to be said of a card whose virtual functions instances get."""
-        function = accelerator.function
-        enabled = function.virtual_functions
-        virtual, findings = self._agreeing(function, enabled, surroundings)
-        assessment = self._of_parts(accelerator, findings, virtual, surroundings)
-        whole = self._judged(enabled_on(function, enabled))
-        if assessment.accelerator.given or _is_unreadable(assessment):
-            # That is how it should be, or it is not known whether it is.
-            whole = as_meant(whole)
-        return dataclasses.replace(assessment, findings=(*assessment.findings, whole))
-
-    def _of_several(
+    def _shared_out(
         self,
         accelerator: Accelerator,
         parts: Sequence[PciFunction],
         surroundings: Surroundings,
     ) -> Assessment:
-        """Return what is to be said of a card that is given away by several of its functions."""
+        """Return what is to be said of a card of which several functions are given away.
+
+        Where one of these is divided, its virtual functions are given in its place.
+        """
         given, findings, divided = [], [], []
         for part in parts:
             if not self._is_divided(accelerator, part, surroundings):
@@ -395,9 +384,10 @@ class Surveyor:
             findings += wrong
             divided.append(self._judged(enabled_on(part, part.virtual_functions)))
         assessment = self._of_parts(accelerator, findings, given, surroundings)
-        as_it_should_be = assessment.accelerator.given or _is_unreadable(assessment)
-        told = map(as_meant, divided) if as_it_should_be else divided
-        return dataclasses.replace(assessment, findings=(*assessment.findings, *told))
+        if assessment.accelerator.given or _is_unreadable(assessment):
+            # That is how it should be, or it is not known whether it is.
+            divided = [as_meant(each) for each in divided]
+        return dataclasses.replace(assessment, findings=(*assessment.findings, *divided))
 
     def _agreeing(
         self,
@@ -420,12 +410,12 @@ class Surveyor:
         self,
         accelerator: Accelerator,
         findings: list[Finding],
-        virtual: Sequence[PciFunction],
+        given: Sequence[PciFunction],
         surroundings: Surroundings,
     ) -> Assessment:
-        """Return the assessment of a card that is given away by its virtual functions."""
+        """Return the assessment of a card that is given away by these of its functions."""
         attachable = []
-        for function in sorted(virtual, key=lambda each: each.address):
+        for function in sorted(given, key=lambda each: each.address):
             said = self._examine_part(accelerator, function, surroundings)
             findings.extend(said)
             if not any(each.is_blocker for each in said):
