@@ -24,7 +24,7 @@ import re
 from cyborg_ext_drivers.errors import Malformed
 from cyborg_ext_drivers.host.directory import Directory, shown
 
-EXPECTED = "an id of 32 hexadecimal digits, neither all 0 nor all f"
+_EXPECTED = "an id of 32 hexadecimal digits, neither all 0 nor all f"
 _ID = re.compile(
     r"(?:0[xX])?([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
 )
@@ -63,5 +63,5 @@ def read_ids(directory: Directory, name: str) -> tuple[str, ...] | None:
 def _checked(directory: Directory, name: str, text: str) -> str:
     found = normalised(text)
     if found is None:
-        raise Malformed(directory.path_of(name), shown(text.encode()), EXPECTED)
+        raise Malformed(directory.path_of(name), shown(text.encode()), _EXPECTED)
     return found

@@ -116,10 +116,8 @@ def read(path: object) -> Image:
     if not isinstance(path, str) or not os.path.isabs(path):
         raise UnusableImage(path, "it is no absolute path")
     try:
-        # A FIFO would be waited for without O_NONBLOCK.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(number, "rb") as file:
-            about = os.fstat(number)
+        with open(path, "rb", opener=_opened) as file:
+            about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise UnusableImage(path, "it is no regular file")
             head = file.read(_HEAD)
@@ -128,3 +126,8 @@ def read(path: object) -> Image:
     if not head:
         raise UnusableImage(path, "it is empty")
     return Image(path, about.st_size, head)
+
+
+def _opened(path: str, flags: int) -> int:
+    # A FIFO would be waited for without O_NONBLOCK.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)

@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A program that is run with a time limit, and the end of what it said."""
+"""A program that is run with a time limit, and the end of what it said.
+
+Next stop: :mod:`cyborg_ext_drivers.report.tools`.
+"""
 
 import contextlib
 import os
