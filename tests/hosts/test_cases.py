@@ -225,6 +225,12 @@ if FOLDER:
                 "iommu-group-shared-accelerators",
                 ["32", "0000:27:00.0", "ACS"],
             ),
+            (
+                "xrt-9454-u200-not-programmed",
+                "0000:b1:00.0",
+                "not-an-accelerator",
+                ["no shell", "Flash the deployment shell", "xbmgmt", "boot cold"],
+            ),
         ],
     )
     def test_the_reason_is_the_one_that_the_case_tells(name, address, code, words):
