@@ -35,14 +35,9 @@ from cyborg.common import constants, exception, rpc
 from cyborg.objects import base
 from cyborg.objects.extarq import fpga_ext_arq
 
-from cyborg_ext_drivers.families.base import Family
+from cyborg_ext_drivers.drivers import IntelFpgaDriver, XilinxFpgaDriver
 from cyborg_ext_drivers.report import privileged
-from cyborg_ext_drivers.report.programming import (
-    FPGADriver,
-    IntelProgramming,
-    ProgrammingError,
-    XilinxProgramming,
-)
+from cyborg_ext_drivers.report.programming import ProgrammingError
 from cyborg_ext_drivers.testing import FakeHost
 from cyborg_ext_drivers.testing.stack import Stack
 from tests.fpga_images import BITSTREAM, GBS, IP_LAYOUT, SECURE_UPDATE, Tools, container
@@ -51,41 +46,20 @@ from tests.stack.one_card import OneCard
 # The agent removes the file that tempfile then cannot remove any more.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
+# By these names the conductor asks for the classes.
+INTEL, XILINX = IntelFpgaDriver.VENDOR, XilinxFpgaDriver.VENDOR
 IMAGE = "0d1bd5b1-6bd5-4d4c-92ee-8b0ba6bdc3d5"
 CONTROL_PATH = {
     "cpid_type": "PCI",
     "cpid_info": {"domain": "0000", "bus": "3b", "device": "00", "function": "0"},
 }
-OLD = "CUSTOM_FPGA_FUNCTION_ID_STACK_INTEL_D8424DC4A4A3C413F89E433683F9040B"
-NEW = "CUSTOM_FPGA_FUNCTION_ID_STACK_INTEL_F7DF405CBD7ACF7222F144B0B93ACD18"
+OLD = "CUSTOM_FPGA_FUNCTION_ID_INTEL_D8424DC4A4A3C413F89E433683F9040B"
+NEW = "CUSTOM_FPGA_FUNCTION_ID_INTEL_F7DF405CBD7ACF7222F144B0B93ACD18"
 PROFILE = {
     "resources:FPGA": "1",
     "trait:CUSTOM_FPGA_INTEL": "required",
     "accel:bitstream_id": IMAGE,
 }
-
-
-class AnyFamily(Family):
-    """Stands for the cards of any maker."""
-
-    name, driver, kind, resource_class = "any_fpga", "any_fpga_driver", "FPGA", "FPGA"
-
-    def recognises(self, identity, kind):
-        return False
-
-
-class IntelCards(IntelProgramming, FPGADriver):
-    """A driver as :mod:`cyborg_ext_drivers.drivers` has them."""
-
-    family = AnyFamily
-    VENDOR = "STACK_INTEL"
-
-
-class XilinxCards(XilinxProgramming, FPGADriver):
-    """A driver as :mod:`cyborg_ext_drivers.drivers` has them."""
-
-    family = AnyFamily
-    VENDOR = "STACK_XILINX"
 
 
 class Glance:
@@ -132,7 +106,7 @@ class Cloud(fixtures.Fixture):
             traits=("CUSTOM_FPGA_INTEL", OLD),
             kind="FPGA",
             resource_class="FPGA",
-            driver_name="STACK_INTEL",
+            driver_name=INTEL,
         )
         fake = self.useFixture(FakeHost())
         options = {
@@ -175,10 +149,10 @@ def cloud(tmp_path):
 @pytest.mark.parametrize(
     ("driver", "content", "tool", "arguments"),
     [
-        ("STACK_INTEL", GBS, "fpgaconf", "--bus 0x3b --device 0x00 --function 0x0 IMAGE"),
-        ("STACK_INTEL", SECURE_UPDATE, "fpgasupdate", "IMAGE 0000:3b:00.0"),
+        (INTEL, GBS, "fpgaconf", "--bus 0x3b --device 0x00 --function 0x0 IMAGE"),
+        (INTEL, SECURE_UPDATE, "fpgasupdate", "IMAGE 0000:3b:00.0"),
         (
-            "STACK_XILINX",
+            XILINX,
             container(BITSTREAM, IP_LAYOUT),
             "xbmgmt",
             "program --device 0000:3b:00.0 --user IMAGE",
@@ -205,7 +179,7 @@ def test_the_agent_writes_an_image_with_the_tool_for_it(cloud, driver, content, 
 def test_the_agent_raises_what_the_tool_said_when_it_fails(cloud, script, words):
     cloud.tools.add("fpgaconf", script)
     with pytest.raises(ProgrammingError, match=words):
-        cloud.program("STACK_INTEL")
+        cloud.program(INTEL)
     ((_image, path),) = cloud.glance.downloaded
     assert not os.path.exists(path)
 
@@ -213,24 +187,24 @@ def test_the_agent_raises_what_the_tool_said_when_it_fails(cloud, script, words)
 def test_the_agent_raises_where_a_tool_is_missing(cloud):
     (cloud.tools.directory / "xbmgmt").unlink()
     with pytest.raises(ProgrammingError, match="no xbmgmt in .*install AMD's Xilinx Runtime"):
-        cloud.program("STACK_XILINX")
+        cloud.program(XILINX)
 
 
 @pytest.mark.parametrize("bus", ["--help", "3b --force", "", None])
 def test_the_agent_lets_no_option_through(cloud, bus):
     info = {**CONTROL_PATH["cpid_info"], "bus": bus}
-    for driver in ("STACK_INTEL", "STACK_XILINX"):
+    for driver in (INTEL, XILINX):
         with pytest.raises(ProgrammingError, match="is not a PCI address"):
             cloud.program(driver, {"cpid_type": "PCI", "cpid_info": info})
     with pytest.raises(exception.InvalidType):
-        cloud.program("STACK_INTEL", {**CONTROL_PATH, "cpid_type": bus})
+        cloud.program(INTEL, {**CONTROL_PATH, "cpid_type": bus})
     assert cloud.tools.called("fpgaconf") is cloud.tools.called("xbmgmt") is None
 
 
 def test_an_empty_image_reaches_no_tool(cloud):
     cloud.glance.content = b""
     with pytest.raises(ProgrammingError, match="it is empty"):
-        cloud.program("STACK_INTEL")
+        cloud.program(INTEL)
     assert cloud.tools.called("fpgaconf") is None
 
 

@@ -23,15 +23,10 @@ from cyborg.common import exception
 from cyborg.conf import CONF
 
 from cyborg_ext_drivers.address import InvalidAddress
+from cyborg_ext_drivers.drivers import IntelFpgaDriver, XilinxFpgaDriver
 from cyborg_ext_drivers.errors import ExtDriversError
-from cyborg_ext_drivers.families.base import Family
 from cyborg_ext_drivers.report import images, privileged
-from cyborg_ext_drivers.report.programming import (
-    FPGADriver,
-    IntelProgramming,
-    ProgrammingError,
-    XilinxProgramming,
-)
+from cyborg_ext_drivers.report.programming import FPGADriver, ProgrammingError
 from cyborg_ext_drivers.report.tools import ToolFailed
 from cyborg_ext_drivers.testing import FakeHost
 from cyborg_ext_drivers.testing._cyborg import Configuration, write_configuration
@@ -41,29 +36,6 @@ D5005 = {"domain": "0000", "bus": "3b", "device": "00", "function": "0"}
 CONTROL_PATH = {"cpid_type": "PCI", "cpid_info": D5005}
 # Runs as privsep-helper does, without sudo; nobody may ask for capabilities that he lacks.
 HELPER = f"{sys.executable} -c 'from oslo_privsep.daemon import helper_main; helper_main()'"
-
-
-class AnyFamily(Family):
-    """Stands for the cards of any maker."""
-
-    name, driver, kind, resource_class = "any_fpga", "any_fpga_driver", "FPGA", "FPGA"
-
-    def recognises(self, identity, kind):
-        return False
-
-
-class IntelCards(IntelProgramming, FPGADriver):
-    """A driver as :mod:`cyborg_ext_drivers.drivers` has them."""
-
-    family = AnyFamily
-    VENDOR = "UNIT_INTEL"
-
-
-class XilinxCards(XilinxProgramming, FPGADriver):
-    """A driver as :mod:`cyborg_ext_drivers.drivers` has them."""
-
-    family = AnyFamily
-    VENDOR = "UNIT_XILINX"
 
 
 @pytest.fixture
@@ -119,17 +91,17 @@ def test_the_class_is_found_by_its_vendor_beside_those_of_cyborg(configured):
     from cyborg.accelerator.drivers.fpga.intel.driver import IntelFPGADriver
     from cyborg.accelerator.drivers.fpga.xilinx.driver import XilinxFPGADriver
 
-    assert type(FPGADriver.create("UNIT_INTEL")) is IntelCards
-    assert type(FPGADriver.create("UNIT_XILINX")) is XilinxCards
+    assert type(FPGADriver.create("INTEL")) is IntelFpgaDriver
+    assert type(FPGADriver.create("XILINX")) is XilinxFpgaDriver
     assert type(FPGADriver.create("intel")) is IntelFPGADriver
     assert type(FPGADriver.create("0x8086")) is IntelFPGADriver
     assert type(FPGADriver.create("xilinx")) is XilinxFPGADriver
     with pytest.raises(LookupError):
-        FPGADriver.create("unit_intel")
+        FPGADriver.create("Intel")
 
 
 def test_it_is_a_driver_like_the_others_besides(configured):
-    driver = IntelCards()
+    driver = IntelFpgaDriver()
     assert driver.discover() == []
     assert driver.update("control path", "image path") is False
     assert driver.get_stats() == {}
@@ -141,17 +113,17 @@ def test_it_is_a_driver_like_the_others_besides(configured):
 )
 def test_a_card_is_programmed(configured, in_process, makers, image, info):
     control_path = {"cpid_type": "PCI", "cpid_info": info, "uuid": "ignored"}
-    assert IntelCards().program(control_path, str(image)) is True
+    assert IntelFpgaDriver().program(control_path, str(image)) is True
     assert makers.called("fpgaconf")[:2] == ["--bus", "0x3b"]
     assert makers.image("fpgaconf") == GBS
 
 
 def test_each_maker_has_its_tools(configured, in_process, makers, image):
     image.write_bytes(SECURE_UPDATE)
-    assert IntelCards().program(CONTROL_PATH, str(image))
+    assert IntelFpgaDriver().program(CONTROL_PATH, str(image))
     assert makers.called("fpgasupdate") == [str(image), "0000:3b:00.0"]
     image.write_bytes(container(BITSTREAM, IP_LAYOUT))
-    assert XilinxCards().program(CONTROL_PATH, str(image))
+    assert XilinxFpgaDriver().program(CONTROL_PATH, str(image))
     assert makers.called("xbmgmt")[-2:] == ["--user", str(image)]
 
 
@@ -160,14 +132,14 @@ def test_a_relative_name_becomes_an_absolute_one(
 ):
     monkeypatch.chdir(image.parent)
     (image.parent / "--force").write_bytes(GBS)
-    IntelCards().program(CONTROL_PATH, "--force")
+    IntelFpgaDriver().program(CONTROL_PATH, "--force")
     assert makers.called("fpgaconf")[-1] == f"{image.parent}/--force"
 
 
 @pytest.mark.parametrize("kind", ["MDEV", "pci", "", None, 1])
 def test_a_control_path_of_another_type_is_refused_as_by_cyborg(configured, makers, image, kind):
     with pytest.raises(exception.InvalidType):
-        IntelCards().program({"cpid_type": kind, "cpid_info": D5005}, str(image))
+        IntelFpgaDriver().program({"cpid_type": kind, "cpid_info": D5005}, str(image))
     assert makers.called("fpgaconf") is None
 
 
@@ -198,7 +170,7 @@ def test_a_control_path_of_another_type_is_refused_as_by_cyborg(configured, make
     ids=lambda info: repr(info)[:40],
 )
 def test_nothing_but_an_address_reaches_a_tool(configured, in_process, makers, image, info):
-    for driver, tool in ((IntelCards(), "fpgaconf"), (XilinxCards(), "xbmgmt")):
+    for driver, tool in ((IntelFpgaDriver(), "fpgaconf"), (XilinxFpgaDriver(), "xbmgmt")):
         with pytest.raises(ProgrammingError, match="is not a PCI address") as error:
             driver.program({"cpid_type": "PCI", "cpid_info": info}, str(image))
         assert len(error.value.message) <= 1500
@@ -208,13 +180,13 @@ def test_nothing_but_an_address_reaches_a_tool(configured, in_process, makers, i
 @pytest.mark.parametrize("control_path", [None, "PCI", ["cpid_type"], {}, {"cpid_type": "PCI"}])
 def test_what_is_no_control_path_is_refused(configured, in_process, image, control_path):
     with pytest.raises(ProgrammingError, match="no control path"):
-        IntelCards().program(control_path, str(image))
+        IntelFpgaDriver().program(control_path, str(image))
 
 
 def test_a_domain_that_the_tools_would_cut_is_refused(configured, in_process, makers, image):
     control_path = {"cpid_type": "PCI", "cpid_info": {**D5005, "domain": "10000"}}
     with pytest.raises(ProgrammingError, match="no tool knows domains beyond ffff"):
-        XilinxCards().program(control_path, str(image))
+        XilinxFpgaDriver().program(control_path, str(image))
     assert makers.called("xbmgmt") is None
 
 
@@ -229,7 +201,7 @@ def test_an_image_that_is_none_is_refused(configured, in_process, makers, image)
         (None, "no absolute path"),
     ):
         with pytest.raises(ProgrammingError, match=reason):
-            IntelCards().program(CONTROL_PATH, path)
+            IntelFpgaDriver().program(CONTROL_PATH, path)
     assert makers.called("fpgaconf") is None
 
 
@@ -238,7 +210,7 @@ def test_a_failure_is_raised_in_a_form_that_the_conductor_can_log(
 ):
     makers.add("fpgaconf", "echo 'Error: AFU is in use' >&2; exit 5")
     with pytest.raises(ProgrammingError) as error:
-        IntelCards().program(CONTROL_PATH, str(image))
+        IntelFpgaDriver().program(CONTROL_PATH, str(image))
     assert isinstance(error.value, (exception.CyborgException, ExtDriversError))
     assert str(error.value) == error.value.message
     assert error.value.message == (
@@ -251,7 +223,7 @@ def test_the_time_limit_is_an_option(configured, in_process, makers, image):
     configured.set_override("program_timeout", 1, group="ext_drivers")
     makers.add("fpgaconf", "echo begun; sleep 300")
     with pytest.raises(ProgrammingError, match="longer than program_timeout = 1 seconds.*begun"):
-        IntelCards().program(CONTROL_PATH, str(image))
+        IntelFpgaDriver().program(CONTROL_PATH, str(image))
 
 
 class TestThePrivilegedSide:
@@ -260,14 +232,14 @@ class TestThePrivilegedSide:
     def test_a_daemon_calls_the_tool_and_tells_how_it_failed(
         self, configured, daemon, makers, image
     ):
-        assert IntelCards().program(CONTROL_PATH, str(image)) is True
+        assert IntelFpgaDriver().program(CONTROL_PATH, str(image)) is True
         assert makers.called("fpgaconf")[-1] == str(image)
         makers.add("fpgaconf", "echo no such card; exit 5")
         with pytest.raises(ProgrammingError, match="exit status 5; its last lines: no such card"):
-            IntelCards().program(CONTROL_PATH, str(image))
+            IntelFpgaDriver().program(CONTROL_PATH, str(image))
         (makers.directory / "fpgaconf").unlink()
         with pytest.raises(ProgrammingError, match="no fpgaconf in .*install Intel's OPAE SDK"):
-            IntelCards().program(CONTROL_PATH, str(image))
+            IntelFpgaDriver().program(CONTROL_PATH, str(image))
 
     def test_a_daemon_refuses_what_the_agent_should_not_have_asked(
         self, configured, daemon, makers, image
@@ -286,7 +258,7 @@ class TestThePrivilegedSide:
         assert makers.called("xbmgmt") is None
 
     def test_a_daemon_does_nothing_else(self, configured, daemon, makers, image):
-        IntelCards().program(CONTROL_PATH, str(image))
+        IntelFpgaDriver().program(CONTROL_PATH, str(image))
         for name in ("os.system", "cyborg_ext_drivers.report.privileged._program"):
             with pytest.raises(NameError, match="not exported"):
                 daemon.channel.remote_call(name, ("true",), {}, None)
@@ -295,7 +267,7 @@ class TestThePrivilegedSide:
         group = privileged.context.cfg_section
         configured.set_override("helper_command", "/bin/false", group=group)
         with pytest.raises(ProgrammingError, match="the privileged helper failed: .*non-zero"):
-            IntelCards().program(CONTROL_PATH, str(image))
+            IntelFpgaDriver().program(CONTROL_PATH, str(image))
         assert makers.called("fpgaconf") is None
 
     @pytest.mark.parametrize("seconds", [0, -5, False])
