@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is said of the FPGA on a card, which never keeps it from being attached.
+"""What is said of the FPGA on a card; none of it keeps the card from being attached.
 
 Next stop: :mod:`cyborg_ext_drivers.checks.fpga`.
 """

@@ -24,12 +24,16 @@ from cyborg_ext_drivers.checks.fpga_codes import (
     FPGA_NO_AFU,
     FPGA_REGION_UNKNOWN,
 )
-from cyborg_ext_drivers.errors import ReadError
+from cyborg_ext_drivers.errors import Malformed, ReadError
 from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host.fpga import ManagementEngine, Port
 from cyborg_ext_drivers.host.pci import PciFunction
 
 _DRIVERS = ("dfl-pci", "intel-fpga-pci")
+_READ_AGAIN = (
+    "Wait while the port is being programmed or reset (EBUSY); otherwise look at the path as the "
+    "user of cyborg-agent, and at the kernel log for the card"
+)
 
 
 def told_by_part(accelerator: Accelerator) -> Iterator[Finding | Passed]:
@@ -101,7 +105,9 @@ def _port(function: PciFunction, port: Port) -> Finding | Passed:
     try:
         id = port.afu_id
     except ReadError as error:
-        return FPGA_NO_AFU.finding(function.address, str(error), (error.path, error.value))
+        remedy = None if isinstance(error, Malformed) else _READ_AGAIN
+        evidence = (error.path, error.value)
+        return FPGA_NO_AFU.finding(function.address, str(error), evidence, remedy=remedy)
     if id is None:
         return FPGA_NO_AFU.finding(function.address, "Its port gives no id", (path, "absent"))
     return Passed(FPGA_NO_AFU, ((path, id),))

@@ -50,6 +50,13 @@ def _managed(function: PciFunction) -> Finding | Passed:
 def _told(function: PciFunction) -> Finding | Passed:
     xrt = function.xrt
     try:
+        if xrt.is_ready is False:
+            return FPGA_REGION_UNKNOWN.finding(
+                function.address,
+                "XRT's driver has not done with it, and tells nothing of the shell",
+                (xrt.path_of("ready"), 0),
+                remedy=f"Wait; if it stays so, look with xbmgmt examine --device {function}",
+            )
         told = [
             (xrt.path_of(name), " ".join(ids))
             for name, ids in (

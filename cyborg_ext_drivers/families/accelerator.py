@@ -45,6 +45,7 @@ class Deployable(NamedTuple):
     traits: tuple[str, ...]
     handles: tuple[AttachHandle, ...]
     #: How those of its traits begin that the host does not tell now, and may have told before.
+    #: What stands among the traits of them is assumed.
     unknown: tuple[str, ...] = ()
 
 

@@ -66,7 +66,7 @@ class Family(abc.ABC):
     #: Whether a card may have several physical functions; see manager_of.
     has_several_functions: ClassVar[bool] = False
     #: The name by which Cyborg looks up the driver class that programs a card (VENDOR of
-    #: cyborg.accelerator.drivers.fpga.base.FPGADriver); ``None`` for cards without a program.
+    #: cyborg.accelerator.drivers.fpga.base.FPGADriver); ``None`` for cards that none programs.
     programmed_by: ClassVar[str | None] = None
 
     @abc.abstractmethod

@@ -54,6 +54,10 @@ class FpgaFamily(Family):
         Each is 32 lower-case hexadecimal digits, ``None`` for a part that does not tell it.
         """
 
+    def assumed_function_id(self, accelerator: Accelerator) -> str | None:
+        """Return what parts hold that never told anything else, ``None`` where nobody knows."""
+        return None
+
     def products(self, accelerator: Accelerator) -> tuple[str, ...]:
         """Return the traits by which earlier Cyborg releases knew the model."""
         return self.older_traits(accelerator.identity)
@@ -74,8 +78,9 @@ class FpgaFamily(Family):
     def _deployable(
         self, accelerator: Accelerator, address: PciAddress, given: Sequence[PciFunction]
     ) -> Deployable:
+        functions = f"CUSTOM_FPGA_FUNCTION_ID_{self.programmed_by}_"
         told = {
-            f"CUSTOM_FPGA_FUNCTION_ID_{self.programmed_by}_": self.function_ids(accelerator, given),
+            functions: self.function_ids(accelerator, given),
             f"CUSTOM_FPGA_REGION_{self.programmed_by}_": self.region_ids(accelerator, given),
         }
         # Where they differ, or one of them may, nobody who asks for one would know that he gets it.
@@ -86,6 +91,9 @@ class FpgaFamily(Family):
             for id in ids
             if id
         )
+        assumed = self.assumed_function_id(accelerator)
+        if assumed and not told[functions] - {None}:
+            programmed = (f"{functions}{assumed.upper()}", *programmed)
         named = traits.of_device(
             self.kind,
             accelerator.vendor,

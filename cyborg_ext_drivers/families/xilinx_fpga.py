@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.catalog import Product
+from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.families.base import Accelerator, Sibling
 from cyborg_ext_drivers.families.fpga import FpgaFamily, readable
 from cyborg_ext_drivers.host.identity import Identity
@@ -74,8 +75,16 @@ class XilinxFpgaFamily(FpgaFamily):
     def function_ids(
         self, accelerator: Accelerator, given: Sequence[PciFunction]
     ) -> set[str | None]:
+        """Return the ids of the kernels that are loaded, of the shell where there are none.
+
+        A function for users tells it while XRT's driver of the host has it.
+        """
+        shell = self.assumed_function_id(accelerator)
+        return {_loaded(each, shell) for each in given}
+
+    def assumed_function_id(self, accelerator: Accelerator) -> str | None:
         """Return the id of the shell that is loaded, which stands last after those of its base."""
-        return set((readable(accelerator.function.xrt, "logic_uuids") or ())[-1:])
+        return next(reversed(readable(accelerator.function.xrt, "logic_uuids") or ()), None)
 
     def region_ids(self, accelerator: Accelerator, given: Sequence[PciFunction]) -> set[str | None]:
         """Return the id of the interface that the loaded shell has for what comes upon it."""
@@ -85,6 +94,14 @@ class XilinxFpgaFamily(FpgaFamily):
         """Return the name of the shell, ``xilinx_u250_gen3x16_xdma_shell_4_1``."""
         shell = readable(accelerator.function.xrt, "shell")
         return {"shell": shell} if shell else {}
+
+
+def _loaded(function: PciFunction, shell: str | None) -> str | None:
+    try:
+        is_told = function.xrt.is_user and function.xrt.is_ready
+        return (function.xrt.xclbin_uuid or shell) if is_told else None
+    except ReadError:
+        return None
 
 
 def _role_of(product: Product | None) -> str | None:

@@ -13,9 +13,9 @@
 """What the drivers of XRT show of an Alveo or Versal card below one PCI function.
 
 Read, in the function's own directory: ``mgmt_pf``, ``user_pf``, ``ready``, ``mfg``,
-``interface_uuids``, ``logic_uuids`` and ``rom.m.<n>/VBNV`` or ``rom.u.<n>/VBNV`` (Xilinx/XRT,
-mgmt-sysfs.c, xocl_sysfs.c and feature_rom.c).  The drivers, xclmgmt and xocl, are outside the
-kernel; without them nothing of this is there.
+``interface_uuids``, ``logic_uuids``, ``xclbinuuid`` and ``rom.m.<n>/VBNV`` or
+``rom.u.<n>/VBNV`` (Xilinx/XRT, mgmt-sysfs.c, xocl_sysfs.c and feature_rom.c).  The drivers,
+xclmgmt and xocl, are outside the kernel; without them nothing of this is there.
 
 Next stop: :mod:`cyborg_ext_drivers.host.fpga_id`.
 """
@@ -25,10 +25,11 @@ import re
 
 from cyborg_ext_drivers.errors import Malformed, Unreadable
 from cyborg_ext_drivers.host.directory import Directory, shown
-from cyborg_ext_drivers.host.fpga_id import read_ids
+from cyborg_ext_drivers.host.fpga_id import read_id, read_ids
 from cyborg_ext_drivers.host.sysfs import Tree
 
-INTERFACES, LOGIC = "interface_uuids", "logic_uuids"
+INTERFACES, LOGIC, LOADED = "interface_uuids", "logic_uuids", "xclbinuuid"
+_NOTHING = re.compile("[0-]*")
 _ROM = re.compile(r"rom\.[mu]\.([0-9]{1,12})")
 _VBNV = re.compile(r"[!-~]{1,255}")
 # mgmt prints %d, user 0x%x.
@@ -131,6 +132,19 @@ class XrtView:
         :raises ReadError: when it cannot be read or a line is no id.
         """
         return self._ids(LOGIC)
+
+    @property
+    def xclbin_uuid(self) -> str | None:
+        """Which kernels are loaded upon the shell, ``None`` for none and where it is not told.
+
+        Only the user function tells it.
+
+        :raises ReadError: when it cannot be read or is no id.
+        """
+        text = self._directory.text(LOADED)
+        if text is None or _NOTHING.fullmatch(text):
+            return None
+        return read_id(self._directory, LOADED)
 
     @property
     def _directory(self) -> Directory:

@@ -22,16 +22,13 @@ Next stop: :mod:`cyborg_ext_drivers.report.ledger`.
 import dataclasses
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from cyborg_ext_drivers.host.nvml import Gpu
 from cyborg_ext_drivers.report.contract import DeviceReport
 
 #: What tells one card from others of its model.
 SERIALS = ("serial_number", "uuid")
-#: What may be told of a card beside what the catalogue says.
-REMEMBERED = ("architecture", "compute_capability", "memory_mib", "product", *SERIALS)
-#: What is programmed into a card, and changes with it.
-PROGRAMMED = ("bitstream_id", "shell")
 
 
 def complete(
@@ -39,12 +36,14 @@ def complete(
     before: DeviceReport | None,
     seen: Mapping[str, str | int],
     with_serials: bool,
+    programmed: Mapping[str, str] = MappingProxyType({}),
 ) -> DeviceReport:
     """Return a report with what is known of the board beside what the catalogue says.
 
     :param before: what Cyborg was told last of a card in this place, ``None`` for a new one.
     :param seen: what the driver says now, empty while it says nothing.
     :param with_serials: whether Cyborg is to be told serial numbers and UUIDs.
+    :param programmed: what the driver says of what can change with the same card.
     """
     told = json.loads(report.vendor_board_info)
     remembered = _remembered(report, before)
@@ -52,11 +51,11 @@ def complete(
         # Another card of the same model.
         remembered = {}
     # What was told stays as it was: another release of the driver may spell it otherwise.
-    known = {**seen, **remembered, **{key: seen[key] for key in PROGRAMMED if key in seen}}
+    known = {**seen, **remembered, **programmed}
     more = {
-        key: known[key]
-        for key in (*REMEMBERED, *PROGRAMMED)
-        if key in known and key not in told and (with_serials or key not in SERIALS)
+        key: value
+        for key, value in known.items()
+        if key not in told and (with_serials or key not in SERIALS)
     }
     if not more:
         return report
@@ -64,7 +63,7 @@ def complete(
 
 
 def seen_by(gpu: Gpu) -> dict[str, str | int]:
-    """Return what NVML says of a board, by the keys of :data:`REMEMBERED`; memory in MiB."""
+    """Return what NVML says of a board, by the keys of the board information; memory in MiB."""
     said = {
         # As the catalogue spells it.
         "architecture": gpu.architecture and gpu.architecture.lower(),

@@ -34,7 +34,6 @@ from cyborg_ext_drivers.checks.identity import NOT_AN_ACCELERATOR
 from cyborg_ext_drivers.checks.iommu import IOMMU_GROUP_SHARED_ACCELERATORS
 from cyborg_ext_drivers.checks.reading import HELD, REPORT_REFUSED, UNREADABLE, is_doubt
 from cyborg_ext_drivers.errors import ReadError
-from cyborg_ext_drivers.families.base import Accelerator
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.nvml import VENDOR
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
@@ -131,8 +130,10 @@ class Ledger:
         assessment = decision.assessment
         entry = self.entries.get(assessment.function.name)
         before = entry and entry.report
-        seen = turn.board_of(assessment.accelerator, self._options)
-        report = board.complete(decision.report, before, seen, self._options.report_serials)
+        accelerator, options = assessment.accelerator, self._options
+        seen = turn.board_of(accelerator.function, options)
+        told = accelerator.family.told_of_board(accelerator)
+        report = board.complete(decision.report, before, seen, options.report_serials, told)
         report = programmed.complete(report, before, assessment.deployables)
         return decision if report is decision.report else decision._replace(report=report)
 
@@ -249,14 +250,13 @@ class _Turn:
             for each in given
         )
 
-    def board_of(self, accelerator: Accelerator, options: Options) -> Mapping[str, str | int]:
-        """Return what the driver of a card says of its board, nothing while it says nothing."""
-        function, told = accelerator.function, accelerator.family.told_of_board(accelerator)
+    def board_of(self, function: PciFunction, options: Options) -> Mapping[str, str | int]:
+        """Return what NVML says of a card's board, nothing while it says nothing."""
         if function.identity is None or function.identity.id.vendor != VENDOR:
-            return told
+            return {}
         answer = self.host.nvml.ask(self.host.functions, options.nvml_library, options.nvml_timeout)
         gpu = answer.gpu(function.address)
-        return {**told, **board.seen_by(gpu)} if gpu else told
+        return board.seen_by(gpu) if gpu else {}
 
     def reported_elsewhere(self, names: Collection[str]) -> Collection[str]:
         """Return which of these another driver reports; one's own word no longer counts."""

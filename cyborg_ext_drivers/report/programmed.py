@@ -49,10 +49,11 @@ def _complete(
     part: DeployableReport, before: DeployableReport, unknown: tuple[str, ...]
 ) -> DeployableReport:
     repeated = [pair for pair in before.attributes if unknown and pair[1].startswith(unknown)]
-    missing = [pair for pair in repeated if pair not in part.attributes]
-    if not missing:
+    if not repeated:
         return part
-    attributes = [*part.attributes, *missing]
+    # What was told is better than what is assumed.
+    certain = [pair for pair in part.attributes if not pair[1].startswith(unknown)]
+    attributes = [*certain, *repeated]
     places = {pair: number for number, pair in enumerate(before.attributes)}
     attributes.sort(key=lambda pair: places.get(pair, len(places)))
     return dataclasses.replace(part, attributes=tuple(attributes))

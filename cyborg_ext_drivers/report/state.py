@@ -205,7 +205,7 @@ class StateFile:
         start = f"{self._hostname}_{name[:-1]}"
         faults = contract.violations(report)
         faults += [
-            f"{each.name!r} is no deployable of {self._hostname}_{name}"
+            f"{each.name!r} is no deployable of {name} on {self._hostname}"
             for each in report.deployables
             if not each.name.startswith(start)
         ]

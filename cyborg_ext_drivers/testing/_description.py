@@ -111,6 +111,8 @@ class Xrt:
     vbnv: str | None = None
     interface_uuids: tuple[str, ...] = ()
     logic_uuids: tuple[str, ...] = ()
+    #: Which kernels are loaded; only the function for users says so.
+    xclbin_uuid: str | None = None
 
 
 #: The drivers under which a function shows what is on an Intel FPGA.

@@ -280,13 +280,15 @@ _UUIDS = {
     },
 }
 _XRT = _map(
-    "a map with ready, golden, vbnv, interface_uuids and logic_uuids, as XRT's drivers show them",
+    "a map with ready, golden, vbnv, interface_uuids, logic_uuids and xclbin_uuid, as XRT's "
+    "drivers show them",
     {
         "ready": _BOOLEAN,
         "golden": _BOOLEAN,
         "vbnv": _TEXT_OR_NULL,
         "interface_uuids": _UUIDS,
         "logic_uuids": _UUIDS,
+        "xclbin_uuid": _TEXT_OR_NULL,
     },
 )
 

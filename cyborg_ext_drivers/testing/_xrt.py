@@ -16,6 +16,8 @@ Source: Xilinx/XRT, mgmt-sysfs.c, xocl_sysfs.c, feature_rom.c.  Where a card has
 the kernel answers EINVAL for its UUIDs; a file system cannot, so those files are empty.
 """
 
+import uuid
+
 from cyborg_ext_drivers.testing._description import FunctionDescription, Xrt
 from cyborg_ext_drivers.testing._files import Entry
 
@@ -48,7 +50,11 @@ def _managing(xrt: Xrt) -> dict[str, Entry]:
 
 
 def _user(xrt: Xrt) -> dict[str, Entry]:
-    return {"user_pf": b"", "ready": _lines((f"{int(xrt.ready):#x}",))}
+    return {
+        "user_pf": b"",
+        "ready": _lines((f"{int(xrt.ready):#x}",)),
+        "xclbinuuid": _lines((xrt.xclbin_uuid or str(uuid.UUID(int=0)),)),
+    }
 
 
 def _lines(texts: tuple[str, ...]) -> bytes:

@@ -460,6 +460,31 @@ class TestAlveo:
         assert agent.discover() == before
         assert ("fpga-region-unknown", CARD, "warning") in findings(card)
 
+    def test_kernels_that_are_loaded_are_the_function_and_stay_while_an_instance_has_it(self, card):
+        agent = Agent(card)
+        agent.discover()
+        kernels = "5" * 31 + "4"
+        card.set_xrt(self.USER, xclbin_uuid=kernels)
+        loaded = agent.discover()
+        assert f"CUSTOM_FPGA_FUNCTION_ID_XILINX_{kernels}" in traits(loaded)
+        assert f"CUSTOM_FPGA_FUNCTION_ID_XILINX_{BASE}" not in traits(loaded)
+        card.bind(self.USER, "vfio-pci")
+        assert agent.discover() == loaded
+        card.set_xrt(self.USER, xclbin_uuid=None)
+        card.bind(self.USER, "xocl")
+        assert f"CUSTOM_FPGA_FUNCTION_ID_XILINX_{BASE}" in traits(agent.discover())
+
+    @pytest.mark.parametrize("said", ["nonsense", "f" * 32, "\xff", "5" * 31])
+    def test_kernels_that_are_told_as_nonsense_are_not_believed(self, card, said):
+        agent = Agent(card)
+        before = agent.discover()
+        card.set_attribute(self.USER, "xclbinuuid", said)
+        assert agent.discover() == before
+
+    def test_a_card_that_is_not_ready_says_so(self, card):
+        card.set_xrt(CARD, ready=False)
+        assert ("fpga-region-unknown", CARD, "warning") in findings(card)
+
     def test_another_shell_takes_the_place_of_the_one_before(self, card):
         agent = Agent(card)
         agent.discover()
