@@ -161,7 +161,11 @@ class Ledger:
 
     def _still_held(self, told: Mapping[str, Decision], turn: "_Turn") -> dict[str, Entry]:
         """Return those that do not qualify and are told as before, none of them given twice."""
-        failing = [name for name, entry in self.entries.items() if _is_failing(entry, told[name])]
+        failing = [
+            name
+            for name, entry in self.entries.items()
+            if _is_failing(entry, told[name], turn.host)
+        ]
         given = {
             address
             for name in self.entries.keys() - failing
@@ -351,10 +355,11 @@ def _addresses(report: DeviceReport, types: Collection[str] = ("PCI", "MDEV")) -
     return {PciAddress.from_json(info) for kind, info in _handles(report) if kind in types}
 
 
-def _is_failing(entry: Entry, decision: Decision) -> bool:
+def _is_failing(entry: Entry, decision: Decision, host: Host) -> bool:
     """Return whether a card, or a part of it that was reported, does not qualify any more.
 
-    Parts that are no more are none that fail: the card has another shape then.
+    Virtual functions that are no more are none that fail: the card has another shape then.  A
+    physical function that is gone fails, as a card of its own would.
     """
     assessment, report = decision
     if report is None:
@@ -362,7 +367,12 @@ def _is_failing(entry: Entry, decision: Decision) -> bool:
     lost = _handles(entry.report) - _handles(report)
     at_fault = {each.address for each in assessment.findings if each.lowered is Severity.WARNING}
     is_doubtful = any(map(is_doubt, assessment.findings))
-    return is_doubtful or any(PciAddress.from_json(info) in at_fault for _, info in lost)
+    if is_doubtful or any(PciAddress.from_json(info) in at_fault for _, info in lost):
+        return True
+    gone = {each.name for each in entry.report.deployables} - {
+        each.name for each in report.deployables
+    }
+    return any(name.rpartition("_")[2] not in host.functions.uevents for name in gone)
 
 
 def is_faulty(report: DeviceReport) -> bool:

@@ -261,6 +261,16 @@ class TestSeveralFunctions:
         assert offered(card) == {}
         assert str(card_of(card).reason.code) == "iommu-group-shared"
 
+    def test_a_function_that_is_gone_is_held_like_a_card_of_its_own(self, card):
+        agent = Agent(card)
+        before = agent.discover()
+        card.remove_function(f"{CARD[:-1]}2")
+        assert [agent.discover() for _ in range(2)] == [before, before]
+        names = [part.name for part in agent.discover().deployables]
+        assert names == [f"compute-1_{CARD[:-1]}{number}" for number in (1, 4)]
+        card.put_back(f"{CARD[:-1]}2")
+        assert agent.discover() == before
+
     def test_a_function_that_cannot_be_told_leaves_the_card_in_doubt(self, card):
         agent = Agent(card)
         before = agent.discover()
