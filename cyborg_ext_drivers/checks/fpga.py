@@ -78,7 +78,7 @@ def _of_intel(accelerator: Accelerator) -> Finding:
     function, remedy = accelerator.function, MANAGEMENT_FUNCTION.remedy
     if not accelerator.others:
         remedy = "Nothing is to be done; without virtual functions the card is given away whole"
-    return _managing(function, "its ports are given away by other functions", remedy)
+    return _managing(function, "its ports are for other functions to give away", remedy)
 
 
 def _managing(function: PciFunction, given: str, remedy: str) -> Finding:

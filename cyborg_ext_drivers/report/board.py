@@ -76,8 +76,13 @@ def seen_by(gpu: Gpu) -> dict[str, str | int]:
     return {key: value for key, value in said.items() if value}
 
 
+def is_same_card(report: DeviceReport, before: DeviceReport | None) -> bool:
+    """Return whether what was told before was told of the same card, or one of the same model."""
+    return before is not None and before.std_board_info == report.std_board_info
+
+
 def _remembered(report: DeviceReport, before: DeviceReport | None) -> dict[str, str | int]:
     """Return what was told of the same card; one of another model is another card."""
-    if before is None or before.std_board_info != report.std_board_info:
+    if before is None or not is_same_card(report, before):
         return {}
     return json.loads(before.vendor_board_info)

@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from cyborg_ext_drivers.families.base import Deployable
+from cyborg_ext_drivers.report.board import is_same_card
 from cyborg_ext_drivers.report.contract import DeployableReport, DeviceReport
 
 
@@ -34,8 +35,7 @@ def complete(
     :param before: what Cyborg was told last of a card in this place, ``None`` for a new one.
     :param deployables: what the report was made of, in the same order.
     """
-    if before is None or before.std_board_info != report.std_board_info:
-        # Another card.
+    if before is None or not is_same_card(report, before):
         return report
     told = {each.name: each for each in before.deployables}
     parts = tuple(

@@ -95,3 +95,12 @@ def test_the_catalogue_wins_over_what_was_remembered():
 def test_a_report_that_needs_nothing_is_the_same_object():
     whole = report()
     assert complete(whole, dataclasses.replace(whole), {}, with_serials=True) is whole
+
+
+def test_what_is_programmed_into_a_card_is_told_as_it_is_now_and_as_it_was_while_nobody_tells():
+    before = complete(report(), None, {}, with_serials=False, programmed={"shell": "one"})
+    assert json.loads(before.vendor_board_info)["shell"] == "one"
+    hidden = complete(report(), before, {}, with_serials=False)
+    assert hidden == before
+    other = complete(report(), before, {}, with_serials=False, programmed={"shell": "two"})
+    assert json.loads(other.vendor_board_info)["shell"] == "two"
