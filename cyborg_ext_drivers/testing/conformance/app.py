@@ -46,6 +46,7 @@ DEFAULT_HOSTS = (
     "eight-ascend-910b",
     "flex-170-with-31-virtual-functions",
     "no-accelerators",
+    str(pathlib.Path(__file__).with_name("cards-of-cyborgs-own-drivers.yaml")),
 )
 
 
@@ -91,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="a described host, by its name or file; can be repeated (default: "
-        f"{', '.join(DEFAULT_HOSTS)})",
+        f"{', '.join(map(_shown, DEFAULT_HOSTS))})",
     )
     host.add_argument("--all", action="store_true", help="all described hosts of this package")
     host.add_argument(
@@ -120,6 +121,10 @@ def _check_drivers(names: Sequence[str]) -> None:
             raise CannotRun(f"no driver is called {name!r}; there is {', '.join(near)}")
 
 
+def _shown(name: str) -> str:
+    return pathlib.Path(name).stem if name in DEFAULT_HOSTS else name
+
+
 def _places(parsed: argparse.Namespace) -> list[Place]:
     names = list(parsed.fake)
     if parsed.all:
@@ -132,7 +137,7 @@ def _places(parsed: argparse.Namespace) -> list[Place]:
         places.append(Place(parsed.host_root, "root", str(root)))
     for name in names or ([] if places else DEFAULT_HOSTS):
         load(name)
-        places.append(Place(name, "fake", name))
+        places.append(Place(_shown(name), "fake", name))
     return places
 
 

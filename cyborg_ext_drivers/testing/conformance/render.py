@@ -62,7 +62,7 @@ def _paragraph(group: Sequence[Violation]) -> str:
 
 
 def as_rows(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
-    """Return each violation, and each driver that was not tried, as a dictionary."""
+    """Return each violation with all its evidence, and what was not tried, as dictionaries."""
     rows = []
     for outcome in outcomes:
         if outcome.impossible:

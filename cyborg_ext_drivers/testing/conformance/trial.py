@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -76,6 +77,8 @@ class Trial:
             yield from self._held(rules.handles(first))
 
     def _stack(self, hostname: str) -> Stack:
+        # The machine's own name, which is another one than [DEFAULT] host of cyborg.conf here.
+        socket.gethostname = lambda: hostname.replace("compute", "node")
         state = tempfile.mkdtemp(dir=os.environ["TMPDIR"])
         options: dict[str, dict[str, Any]] = {
             # For drivers that can look elsewhere than at /; others overlook it.
