@@ -16,6 +16,9 @@ import os
 
 import hypothesis
 
+# Its own tests run where it is installed: tests/unit/test_example_vendor.py.
+collect_ignore = ["example_vendor"]
+
 # How long an example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

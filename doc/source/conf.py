@@ -26,7 +26,8 @@ extensions = [
     "oslo_config.sphinxext",
     "stevedore.sphinxext",
     "findings",
+    "conformance",
 ]
 html_theme = "alabaster"
 html_theme_options = {"description": "Accelerators that can really be attached"}
-exclude_patterns = ["_ext"]
+exclude_patterns = ["_ext", "conformance-table.rst"]

@@ -209,13 +209,31 @@ def test_its_driver_reports_to_placement(run, fake):
     assert [line for line in seen["logs"] if EARLY in line and CODE in line]
 
 
+def test_its_own_tests_pass_with_the_plugin_alone(run, tmp_path):
+    """The page of the manual that shows them shows all of them."""
+    pytest.importorskip("cyborg", reason="Cyborg is not installed")
+    pytest.importorskip("placement", reason="Placement is not installed")
+    for name in ("hosts", "tests"):
+        shutil.copytree(EXAMPLE / name, tmp_path / name)
+    done = run("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", tmp_path / "tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "SKIPPED" in done.stdout:
+        pytest.skip("umockdev or lspci is not on this machine")
+    assert "4 passed" in done.stdout
+
+
 def test_the_manual_shows_each_of_its_files():
     """What the manual tells to write is what the example has."""
     manual = (EXAMPLE.parents[1] / "doc/source/adding-a-vendor.rst").read_text()
     files = [
         each for each in EXAMPLE.rglob("*") if each.suffix in (".py", ".yaml", ".cfg", ".toml")
     ]
-    shown = [each for each in files if each.name != "__init__.py"]
+    tests = "example_vendor/tests/test_acme.py"
+    assert (
+        f"literalinclude:: ../../tests/{tests}"
+        in (EXAMPLE.parents[1] / "doc/source/testing.rst").read_text()
+    )
+    shown = [each for each in files if each.name not in ("__init__.py", "test_acme.py")]
     assert len(shown) == 7
     for each in shown:
         assert f"literalinclude:: ../../tests/example_vendor/{each.relative_to(EXAMPLE)}" in manual

@@ -121,6 +121,7 @@ class Trial:
                 what = ", ".join(map(str, gone)) or device["cpid_info"]
                 logged = [line for line in stack.logs if line.startswith("ERROR")]
                 said = f"; logged: {logged[-1].splitlines()[0][:200]}" if logged else ""
+                said += "; the driver calls it a stub" if device["stub"] is True else ""
                 yield "report-not-taken", f"{what} is not in Placement{said}"
         if stack.writes():
             written = ", ".join(" ".join(each) for each in stack.writes()[:2])
@@ -177,7 +178,10 @@ class Trial:
                 try:
                     stack.report()
                 except Exception as error:
-                    yield "held-device-stops-report", f"{address} gone for once: {_said(error)}"
+                    yield (
+                        "held-device-stops-report",
+                        f"a card that an instance has is gone for once: {_said(error)}",
+                    )
                 return
 
 
