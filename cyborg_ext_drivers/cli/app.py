@@ -33,7 +33,8 @@ class _Subcommands(CommandManager):
         """Learn the names of all subcommands; cliff itself would import each as well."""
         self.group_list.append(namespace)
         found = NamedExtensionManager(namespace, names=()).list_entry_points()
-        self.commands |= {entry_point.name: entry_point for entry_point in found}
+        # As cliff does it: profile_check is what people call "profile check".
+        self.commands |= {each.name.replace("_", " "): each for each in found}
 
 
 class DiagnoseApp(App):

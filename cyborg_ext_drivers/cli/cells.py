@@ -37,6 +37,23 @@ def cell(value: Any, formatter: str, width: int | None = None, keep_words: bool 
     return "\n".join(lines)
 
 
+def rows(
+    columns: Sequence[str],
+    given: Sequence[Mapping[str, Any]],
+    formatter: str,
+    widths: Mapping[str, int],
+) -> list[tuple]:
+    """Return rows as the formatter wants them; traits stay whole while the table fits."""
+    for keep_words in (True, False):
+        made = [
+            tuple(cell(row[each], formatter, widths.get(each), keep_words) for each in columns)
+            for row in given
+        ]
+        if formatter != "table" or fits(columns, made):
+            break
+    return made
+
+
 def fits(columns: Sequence[str], made: Sequence[Sequence[str]]) -> bool:
     """Return whether a table of these rows is no wider than 120 characters."""
     widths = [

@@ -117,15 +117,21 @@ class Reporting:
 class Looking(Reporting):
     """What all subcommands that look at a host share; mixed into a cliff command."""
 
+    #: Whether ``--host-root`` and ``--fake`` can be repeated; see :meth:`looking_at_all`.
+    takes_several = False
+
     def get_parser(self, prog_name: str) -> ArgumentParser:
         """Add the common options."""
         parser = super().get_parser(prog_name)
         group = parser.add_argument_group("the host")
+        action = "append" if self.takes_several else "store"
+        repeated = ", can be repeated" if self.takes_several else ""
         group.add_argument(
             "--host-root",
             metavar="DIR",
+            action=action,
             help="the directory below which sys/, proc/ and etc/ of the host are (default: what "
-            "cyborg.conf says, or /)",
+            f"cyborg.conf says, or /){repeated}",
         )
         group.add_argument(
             "--config-file",
@@ -136,7 +142,9 @@ class Looking(Reporting):
         group.add_argument(
             "--fake",
             metavar="NAME",
-            help="instead of a real host a described one: its name in the package, or its file",
+            action=action,
+            help="instead of a real host a described one: its name in the package, or its "
+            f"file{repeated}",
         )
         return parser
 
@@ -146,21 +154,42 @@ class Looking(Reporting):
 
         :raises ExtDriversError: when the host or the configuration cannot be read.
         """
-        with contextlib.ExitStack() as stack:
-            root = parsed_args.host_root
-            if parsed_args.fake is not None:
-                root = str(stack.enter_context(_fake_host(parsed_args.fake)).root)
-            view = _view(root, parsed_args.config_file)
-            for said in (*view.doubts(), *view.surveyor.unmet(view.host)):
-                print(said, file=sys.stderr)
+        with _looking(parsed_args.host_root, parsed_args.fake, parsed_args.config_file) as view:
             yield view
+
+    def looking_at_all(self, parsed_args: Namespace) -> Iterator[tuple[str | None, View]]:
+        """Provide each host that the options mean, one after the other, with how it was given.
+
+        :raises ExtDriversError: when a host or the configuration cannot be read.
+        """
+        roots, fakes = parsed_args.host_root or (), parsed_args.fake or ()
+        given = [(root, None) for root in roots] + [(None, fake) for fake in fakes]
+        for root, fake in given or [(None, None)]:
+            with _looking(root, fake, parsed_args.config_file) as view:
+                yield root or fake, view
+
+
+@contextlib.contextmanager
+def _looking(root: str | None, fake: str | None, files: list[str] | None) -> Iterator[View]:
+    with contextlib.ExitStack() as stack:
+        if fake is not None:
+            root = str(stack.enter_context(_fake_host(fake)).root)
+        view = _view(root, files)
+        for said in (*view.doubts(), *view.surveyor.unmet(view.host)):
+            print(said, file=sys.stderr)
+        yield view
 
 
 def same_host(parsed_args: Namespace) -> str:
     """Return the options by which another subcommand looks at the same host; each after a space."""
-    named = [("--host-root", parsed_args.host_root), ("--fake", parsed_args.fake)]
+    named = [("--host-root", each) for each in _each(parsed_args.host_root)]
+    named += [("--fake", each) for each in _each(parsed_args.fake)]
     named += [("--config-file", file) for file in parsed_args.config_file or ()]
     return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
+
+
+def _each(given: list[str] | str | None) -> list[str | None]:
+    return given if isinstance(given, list) else [given]
 
 
 def _view(root: str | None, files: list[str] | None) -> View:

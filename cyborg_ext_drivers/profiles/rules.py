@@ -26,7 +26,7 @@ from cyborg_ext_drivers import traits
 from cyborg_ext_drivers.profiles.inventory import TWICE
 
 RESOURCES, TRAIT, ACCEL = "resources:", "trait:", "accel:"
-#: Cyborg's constants.SUPPORT_RESOURCES without those that begin with CUSTOM_, all of which it takes.
+#: Cyborg takes these (constants.SUPPORT_RESOURCES) and all that begin with CUSTOM_.
 CLASSES = ("FPGA", "GPU", "PGPU", "VGPU")
 #: Cyborg's constants.ACCEL_SPECS.
 ACCEL_KEYS = ("accel:bitstream_id", "accel:function_id")
@@ -163,7 +163,8 @@ def _of_group(number: int, group: object) -> Iterator[Problem]:
             yield from _of_accel(number, key, value)
         else:
             yield _of_other(number, key, group)
-    yield from _of_whole_group(read_group(number, group))
+    if all(_split(key)[0] for key in group):
+        yield from _of_whole_group(read_group(number, group))
 
 
 def _of_other(number: int, key: object, group: Mapping) -> Problem:
