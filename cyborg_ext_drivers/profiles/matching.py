@@ -27,7 +27,10 @@ from cyborg_ext_drivers.profiles.rules import Group, Level, Problem
 
 #: Words that many traits have, so that they say little.
 _COMMON = frozenset(
-    "GPU PGPU VGPU FPGA AICHIP NIC PRODUCT ID FUNCTION REGION ACCELERATOR ACCEL DEVICE CARD".split()
+    (
+        *("GPU", "PGPU", "VGPU", "FPGA", "AICHIP", "NIC", "PRODUCT", "ID", "FUNCTION", "REGION"),
+        *("ACCELERATOR", "ACCEL", "DEVICE", "CARD"),
+    )
 )
 _MOST_STEPS = 20_000
 
