@@ -137,9 +137,8 @@ def _unknown_traits(group: Group, found: Inventory) -> Iterable[Problem]:
                 f"{trait}: no host reports it, so forbidding it does nothing; where Placement "
                 "has never heard of it, it refuses the whole query"
             )
-            yield Problem(
-                "forbidden-not-reported", Level.WARNING, group.number, message, "Leave it out"
-            )
+            remedy = f"Leave it out, or let Placement know it: openstack trait create {trait}"
+            yield Problem("forbidden-not-reported", Level.WARNING, group.number, message, remedy)
 
 
 def _instead(message: str, trait: str, found: Inventory) -> tuple[str, str]:

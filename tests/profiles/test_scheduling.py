@@ -21,7 +21,7 @@ pytest.importorskip("placement", reason="Placement is not installed")
 
 from cyborg_ext_drivers.testing import FakeHost, described_hosts, load
 from cyborg_ext_drivers.testing.demo import find_drivers
-from cyborg_ext_drivers.testing.stack import NoValidHost, Stack
+from cyborg_ext_drivers.testing.stack import NoValidHost, PlacementRefused, Stack
 
 T4 = "CUSTOM_NVIDIA_T4"
 
@@ -57,7 +57,6 @@ def test_what_is_suggested_on_a_described_host_is_bound(name, suggested):
         ({"resources:PGPU": 1, f"trait:{T4}": "required"}, True),
         ({"resources:PGPU": "2", f"trait:{T4}": "required"}, False),
         ({"resources:PGPU": "1", f"trait:{T4}": "forbidden"}, False),
-        ({"resources:PGPU": "1", "trait:CUSTOM_NEVER_REPORTED": "forbidden"}, False),
         ({"resources:VGPU": "1", f"trait:{T4}": "required"}, False),
         ({"resources:PGPU": "0"}, False),
         ({"resources:PGPU": True}, False),
@@ -68,7 +67,7 @@ def test_what_is_suggested_on_a_described_host_is_bound(name, suggested):
     ],
     ids=str,
 )
-def test_check_and_the_services_agree(group, is_good, tmp_path, checked):
+def test_check_and_the_services_agree(group, is_good, checked):
     """Both directions: what check calls good is bound, and what it calls bad is not."""
     code, _ = checked(json.dumps([group]))
     assert code == (0 if is_good else 1)
@@ -93,3 +92,18 @@ def test_check_knows_that_two_groups_need_two_cards(checked):
         assert [each["code"] for each in answer["problems"]] == ["not-on-one-host"]
         with pytest.raises(NoValidHost):
             stack.bind([group] * 3)
+
+
+def test_forbidding_what_placement_has_never_heard_of(checked):
+    """A host cannot tell which traits Placement knows, so check warns and says how to be sure."""
+    group = {"resources:PGPU": "1", "trait:CUSTOM_NEVER_REPORTED": "forbidden"}
+    code, (answer,) = checked(json.dumps([group]))
+    (problem,) = answer["problems"]
+    assert (code, problem["code"]) == (0, "forbidden-not-reported")
+    assert "openstack trait create CUSTOM_NEVER_REPORTED" in problem["remedy"]
+    with FakeHost.named("two-t4") as fake, stack_on(fake) as stack:
+        stack.report()
+        with pytest.raises(PlacementRefused):
+            stack.bind([group])
+        stack.placement("PUT", "/traits/CUSTOM_NEVER_REPORTED")
+        assert [each.state for each in stack.bind([group])] == ["Bound"]
