@@ -115,11 +115,9 @@ def _tokens(trait: str) -> set[str]:
 
 def _answer(group: Group, found: Inventory) -> GroupAnswer:
     offers = tuple(offer for offer in found.offers if satisfies(offer, group))
-    unknown = tuple(_unknown_traits(group, found))
-    if unknown:
-        # Placement refuses a query that names a trait it has never heard of, forbidden or not.
-        return GroupAnswer(group, () if group.required else offers, unknown)
-    problems = () if offers or not group.resources else (_why_not(group, found),)
+    problems = tuple(_unknown_traits(group, found))
+    if not offers and group.resources and not any(p.level is Level.FAILS for p in problems):
+        problems = (*problems, _why_not(group, found))
     return GroupAnswer(group, offers, problems)
 
 

@@ -157,6 +157,18 @@ def test_groups_that_compete_for_a_card_are_told_apart():
     assert matching.match([wide, wide], spread).hosts == ()
 
 
+def test_a_trait_that_is_forbidden_and_unknown_hides_nothing_else():
+    group = {"resources:PGPU": "1", "trait:CUSTOM_B": "forbidden", "trait:CUSTOM_A": "required"}
+    answer = matching.match([group], Inventory((offer("a", "1"),), "a"))
+    assert answer.hosts == ("a",)
+    assert [each.code for each in answer.groups[0].problems] == ["forbidden-not-reported"]
+    answer = matching.match([{**group, "resources:PGPU": "2"}], Inventory((offer("a", "1"),), "a"))
+    assert [each.code for each in answer.groups[0].problems] == [
+        "forbidden-not-reported",
+        "too-many-of-one-device",
+    ]
+
+
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
     st.lists(st.integers(1, 3), min_size=1, max_size=4),
