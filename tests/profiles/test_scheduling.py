@@ -107,3 +107,24 @@ def test_forbidding_what_placement_has_never_heard_of(checked):
             stack.bind([group])
         stack.placement("PUT", "/traits/CUSTOM_NEVER_REPORTED")
         assert [each.state for each in stack.bind([group])] == ["Bound"]
+
+
+def test_the_type_of_a_vgpu_is_what_is_suggested_and_bound(suggested, monkeypatch):
+    from tests.stack.test_vgpu import ON_T4, Agent, AgentAPI, stack_on, vgpu
+
+    options = vgpu("nvidia-223", "0000:3b:00.0")
+    lines = [
+        line
+        for group, values in options.items()
+        for line in (f"[{group}]", *(f"{key} = {','.join(each)}" for key, each in values.items()))
+    ]
+    with FakeHost.named(ON_T4) as fake, stack_on(fake, options) as stack:
+        fake.write_file("/etc/cyborg/cyborg.conf", "\n".join(lines))
+        (profile,) = suggested("--count", 2, "--host-root", fake.root)
+        agent = Agent(fake)
+        monkeypatch.setattr(AgentAPI, "create_vgpu_mdev", lambda *given: agent.create(*given))
+        stack.report()
+        bound = stack.bind(stack.create_profile(profile["name"], profile["groups"]))
+        assert [(each.state, each.type) for each in bound] == [("Bound", "MDEV")] * 2
+    assert profile["name"] == "nvidia-1eb8-t4-2b-x2"
+    assert profile["accelerators"] == 8
