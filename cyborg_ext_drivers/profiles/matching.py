@@ -62,7 +62,11 @@ def match(groups: Any, found: Inventory) -> Answer:
     if not answers or not all(each.offers for each in answers):
         return Answer(answers, (), ())
     common = set.intersection(*({offer.host for offer in each.offers} for each in answers))
-    hosts = tuple(host for host in sorted(common) if _has_enough(answers, host))
+    by_host = [_by_host(each.offers) for each in answers]
+    counts = [next(iter(group.resources.values())) for group in read]
+    hosts = tuple(
+        host for host in sorted(common) if _has_enough(counts, [each[host] for each in by_host])
+    )
     if hosts:
         return Answer(answers, hosts, ())
     return Answer(answers, (), (_not_together(answers, sorted(common)),))
@@ -208,19 +212,28 @@ def _not_together(answers: Sequence[GroupAnswer], common: Sequence[str]) -> Prob
     return Problem("not-on-one-host", Level.FAILS, None, f"{message} ({parts})", remedy)
 
 
-def _has_enough(answers: Sequence[GroupAnswer], host: str) -> bool:
-    """Return whether one host satisfies all groups at the same time."""
-    offers = list(dict.fromkeys(o for each in answers for o in each.offers if o.host == host))
-    demands = []
-    for each in answers:
-        usable = frozenset(n for n, offer in enumerate(offers) if offer in each.offers)
-        demands.append((next(iter(each.group.resources.values())), usable))
+def _by_host(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
+    found: dict[str, list[Offer]] = {}
+    for offer in offers:
+        found.setdefault(offer.host, []).append(offer)
+    return found
+
+
+def _has_enough(counts: Sequence[int], usable: Sequence[Sequence[Offer]]) -> bool:
+    """Return whether the offers of one host satisfy all groups at the same time."""
+    # By identity: two parts of a card may be equal in all that is told of them.
+    offers = list({id(each): each for of_group in usable for each in of_group}.values())
+    numbers = {id(each): number for number, each in enumerate(offers)}
     left = [offer.units for offer in offers]
-    if sum(count for count, _ in demands) > sum(left):
+    demands = [
+        (count, frozenset(numbers[id(each)] for each in of_group))
+        for count, of_group in zip(counts, usable)
+    ]
+    if sum(counts) > sum(left):
         return False
-    if all(count == 1 for count, _ in demands):
-        return _flows([usable for _, usable in demands], left)
-    return _packs(sorted(demands, key=lambda x: (-x[0], len(x[1]))), left)
+    if all(count == 1 for count in counts):
+        return _flows([numbers_of for _, numbers_of in demands], left)
+    return _packs(sorted(demands, key=lambda each: (-each[0], len(each[1]))), left)
 
 
 def _flows(demands: Sequence[frozenset[int]], units: Sequence[int]) -> bool:

@@ -153,6 +153,8 @@ def test_groups_that_compete_for_a_card_are_told_apart():
     found = Inventory((offer("a", "1", "CUSTOM_A CUSTOM_B"), offer("a", "2")), "a")
     assert matching.match([wide, narrow], found).hosts == ("a",)
     assert matching.match([narrow, narrow], found).hosts == ()
+    twins = Inventory((offer("a", "1"), offer("a", "1")), "a")
+    assert matching.match([wide, wide], twins).hosts == ("a",)
     spread = Inventory((offer("a", "1"), offer("b", "1")), "2 hosts")
     assert matching.match([wide, wide], spread).hosts == ()
 
