@@ -1,0 +1,391 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The chain from Cyborg's agent to Nova's flavor, link by link: which one is broken.
+
+A fault is told where it arises and not again further down: a device in maintenance is told as
+that, not as a reserved inventory nor as a profile without candidates.
+Next stop: :mod:`cyborg_ext_drivers.cloud.wishes` for the profiles.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cyborg_ext_drivers.cloud import findings as codes
+from cyborg_ext_drivers.cloud import picture as pictures
+from cyborg_ext_drivers.cloud import reading, wishes
+from cyborg_ext_drivers.cloud.asking import Cloud, CloudUnusable
+from cyborg_ext_drivers.cloud.findings import CloudFinding
+from cyborg_ext_drivers.cloud.picture import OWNER_CYBORG, OWNER_NOVA, Picture
+from cyborg_ext_drivers.cloud.reading import Reader
+from cyborg_ext_drivers.cloud.records import Deployable, Provider, Unknown
+
+_PARTS = 10
+#: How many devices are looked at one by one (two requests each) to tell why they are not free.
+MOST_LOOKED_AT = 50
+
+
+class Checked(NamedTuple):
+    """What the chain of a cloud looks like."""
+
+    findings: tuple[CloudFinding, ...]
+    unknown: tuple[Unknown, ...]
+    hosts: int
+    devices: int
+    profiles: int
+    requests: int
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a link is broken."""
+        return any(finding.is_broken for finding in self.findings)
+
+
+def check(cloud: Cloud, profile: str | None = None, host: str | None = None) -> Checked:
+    """Walk the chain; with *profile* or *host* only what concerns these.
+
+    :raises CloudUnusable: when none of the services answers anything.
+    """
+    reader = Reader(cloud)
+    picture = pictures.take(reader)
+    if reader.is_dumb(_PARTS):
+        raise CloudUnusable(f"No service of the cloud answers. {reader.unknown[0]}")
+    chain = Chain(reader, picture, host)
+    found = [*chain.hosts(), *chain.devices(), *chain.providers()]
+    broken = chain.broken
+    found += wishes.check(reader, picture, broken, profile, host)
+    order = {code.name: number for number, code in enumerate(codes.CODES)}
+    found.sort(key=lambda each: (order[each.code.name], each.host or "", each.subject))
+    return Checked(
+        tuple(found),
+        tuple(reader.unknown),
+        len({device.hostname for device in picture.devices or ()}),
+        len(picture.devices or ()),
+        len(picture.profiles or ()),
+        cloud.requests,
+    )
+
+
+class Chain:
+    """The links of hosts, devices and providers."""
+
+    def __init__(self, reader: Reader, picture: Picture, host: str | None):
+        self._reader = reader
+        self._picture = picture
+        self._host = host
+        self._hypervisors: dict[str, set[str]] = defaultdict(set)
+        for each in picture.hypervisors or ():
+            self._hypervisors[each.host].add(each.name)
+        self._misnamed: set[str] = set()
+        #: Providers of deployables with a finding of their own.
+        self.broken: set[str] = set()
+
+    def _concerns(self, *hosts: str | None) -> bool:
+        return self._host is None or self._host in hosts
+
+    # Hosts
+
+    def hosts(self) -> Iterator[CloudFinding]:
+        """Yield what is wrong with whole hosts."""
+        picture = self._picture
+        if picture.devices is not None:
+            yield from self._silent_hosts({each.hostname for each in picture.devices})
+        reported = {picture.host_of(each): each for each in picture.deployables or ()}
+        if picture.providers is not None and picture.hypervisors is not None:
+            for host, deployable in sorted(reported.items()):
+                yield from self._root_of(host, deployable)
+        for service in picture.services or ():
+            if service.host not in reported or not self._concerns(service.host):
+                continue
+            command = f"openstack compute service list --service nova-compute --host {service.host}"
+            evidence = ("state", service.state), ("status", service.status)
+            if service.state == "down":
+                message = f"nova-compute on {service.host} is down"
+                yield codes.COMPUTE_DOWN.finding(
+                    service.host, message, *evidence, commands=(command,), host=service.host
+                )
+            elif service.status == "disabled":
+                why = f": {service.reason}" if service.reason else ""
+                message = f"nova-compute on {service.host} is disabled{why}"
+                yield codes.COMPUTE_DISABLED.finding(
+                    service.host, message, *evidence, commands=(command,), host=service.host
+                )
+            else:
+                continue
+            self.broken |= {
+                each.provider
+                for each in picture.deployables or ()
+                if each.provider and picture.host_of(each) == service.host
+            }
+
+    def _silent_hosts(self, reporting: set[str]) -> Iterator[CloudFinding]:
+        """Yield the hosts that should have devices: the one asked about, all when none has any."""
+        picture = self._picture
+        names = {each.name for each in picture.hypervisors or ()}
+        if self._host is not None:
+            of_host = {
+                service for service, known in self._hypervisors.items() if self._host in known
+            }
+            wanted = {self._host} if not reporting & {self._host, *of_host} else set()
+        else:
+            wanted = {each.host for each in picture.services or ()} if not reporting else set()
+        known = {each.name for each in (picture.providers or {}).values()}
+        for host in sorted(wanted):
+            differs = self._hypervisors.get(host, set()) - {host}
+            list_devices = "openstack accelerator device list --long"
+            if differs and picture.providers is not None and host not in known:
+                self._misnamed.add(host)
+                yield self._differs(host, sorted(differs)[0], None)
+                continue
+            is_known = host in names or any(each.host == host for each in picture.services or ())
+            knows = "Nova knows the host" if is_known else "Nova does not know the host either"
+            if picture.services is None and picture.hypervisors is None:
+                knows = "Nova was not asked"
+            yield codes.AGENT_NEVER_REPORTED.finding(
+                host,
+                f"Cyborg has no device of {host}; {knows}",
+                (f"devices of {host} in Cyborg", 0),
+                commands=(list_devices,),
+                host=host,
+            )
+
+    def _root_of(self, host: str, deployable: Deployable) -> Iterator[CloudFinding]:
+        root = self._picture.root_name(deployable.provider)
+        named = self._hypervisors.get(host, set())
+        if root is None or not named or root in named or not self._concerns(host):
+            return
+        self._misnamed.add(host)
+        self.broken |= {
+            each.provider
+            for each in self._picture.deployables or ()
+            if each.provider and self._picture.host_of(each) == host
+        }
+        yield self._differs(host, sorted(named)[0], root)
+
+    def _differs(self, host: str, hypervisor: str, root: str | None) -> CloudFinding:
+        below = f"below the provider {root}" if root else "nothing: no provider has its name"
+        return codes.PROVIDER_NAME_DIFFERS.finding(
+            host,
+            f"The hypervisor of {host} is {hypervisor}, and Cyborg's agent reports {below}",
+            ("hypervisor_hostname", hypervisor),
+            ("resource provider", root or f"none named {host}"),
+            commands=(
+                "openstack hypervisor list --long",
+                f"openstack resource provider list --name {root or host}",
+            ),
+            host=host,
+        )
+
+    # Devices
+
+    def devices(self) -> Iterator[CloudFinding]:
+        """Yield what is wrong with single devices and deployables."""
+        picture = self._picture
+        deployables = [
+            each
+            for each in picture.deployables or ()
+            if self._concerns(picture.host_of(each), picture.root_name(each.provider))
+        ]
+        yield from self._maintained()
+        if picture.providers is None:
+            return
+        present = []
+        for each in deployables:
+            if each.provider in picture.providers:
+                present.append(each)
+            elif picture.host_of(each) not in self._misnamed:
+                yield self._no_provider(each)
+        yield from self._lost_traits(present)
+        yield from self._reserved(present)
+
+    def _maintained(self) -> Iterator[CloudFinding]:
+        parts: dict[str, list[str]] = defaultdict(list)
+        for uuid, device in self._picture.device_of.items():
+            parts[device.uuid].append(uuid)
+        providers = {each.uuid: each.provider for each in self._picture.deployables or ()}
+        for device in self._picture.devices or ():
+            if device.status != "maintaining" or not self._concerns(device.hostname):
+                continue
+            self.broken |= {p for uuid in parts[device.uuid] if (p := providers.get(uuid))}
+            yield codes.DEVICE_MAINTAINING.finding(
+                device.uuid,
+                f"The {device.type} {device.uuid} of {device.hostname} is disabled",
+                ("status", device.status),
+                commands=(f"openstack accelerator device show {device.uuid}",),
+                host=device.hostname,
+            )
+
+    def _no_provider(self, each: Deployable) -> CloudFinding:
+        return codes.PROVIDER_MISSING.finding(
+            each.name,
+            f"Placement has no resource provider of {each.name}",
+            ("rp_uuid", each.provider),
+            commands=(
+                f"openstack accelerator deployable show {each.uuid}",
+                f"openstack resource provider show {each.provider}"
+                if each.provider
+                else f"openstack resource provider list --name {each.name}",
+            ),
+            host=self._picture.host_of(each),
+        )
+
+    def _lost_traits(self, present: list[Deployable]) -> Iterator[CloudFinding]:
+        picture = self._picture
+        pictures.ask_who_has(
+            self._reader, picture, {trait for each in present for trait in each.traits}
+        )
+        for each in present:
+            lost = [
+                trait
+                for trait in each.traits
+                if trait in picture.holders and each.provider not in picture.holders[trait]
+            ]
+            if not lost or each.provider is None:
+                continue
+            self.broken.add(each.provider)
+            yield codes.TRAIT_NOT_IN_PLACEMENT.finding(
+                each.name,
+                f"Placement does not have {', '.join(lost)} on {each.name}; Cyborg's database has",
+                ("lost", " ".join(lost)),
+                ("provider", each.provider),
+                commands=(
+                    f"openstack resource provider trait list {each.provider}",
+                    f"openstack accelerator deployable show {each.uuid}",
+                ),
+                host=picture.host_of(each),
+            )
+
+    def _reserved(self, present: list[Deployable]) -> Iterator[CloudFinding]:
+        """Yield what is not free although no accelerator request holds it."""
+        picture = self._picture
+        pictures.ask_who_is_free(
+            self._reader, picture, {each.resource_class for each in present if each.resource_class}
+        )
+        held: dict[str | None, int] = defaultdict(int)
+        for request in picture.requests or ():
+            held[request.provider] += 1
+        suspects = [
+            each
+            for each in present
+            if each.provider not in self.broken
+            and each.resource_class in picture.free
+            and each.provider not in picture.free[each.resource_class]
+            and held[each.provider] < each.accelerators
+        ]
+        for each in suspects[:MOST_LOOKED_AT]:
+            told = self._reader.part(
+                f"inventory of {each.name}", reading.record, each.provider, each.resource_class
+            )
+            # Placement counts as used what no request of Cyborg's holds: other findings tell why.
+            if told is None or told[2] + told[1] < told[0] or not told[1]:
+                continue
+            total, reserved, used = told
+            self.broken.add(each.provider or "")
+            yield codes.INVENTORY_RESERVED.finding(
+                each.name,
+                f"{reserved} of {total} {each.resource_class} of {each.name} are reserved, and "
+                "Cyborg has the device enabled",
+                ("total", total),
+                ("reserved", reserved),
+                ("used", used),
+                commands=(f"openstack resource provider inventory list {each.provider}",),
+                host=picture.host_of(each),
+            )
+        if len(suspects) > MOST_LOOKED_AT:
+            self._reader.unknown.append(
+                Unknown(
+                    f"why {len(suspects) - MOST_LOOKED_AT} more devices are not free",
+                    "Placement",
+                    "GET /resource_providers/UUID/inventories",
+                    f"asked for the first {MOST_LOOKED_AT} only; name one with --host",
+                )
+            )
+
+    # Providers
+
+    def providers(self) -> Iterator[CloudFinding]:
+        """Yield what is wrong with providers, seen from Placement."""
+        picture = self._picture
+        if picture.providers is None or picture.deployables is None:
+            return
+        pictures.ask_who_has(self._reader, picture, (OWNER_CYBORG, OWNER_NOVA))
+        ours = {each.provider: each for each in picture.deployables if each.provider}
+        yield from self._conflicts(ours)
+        yield from self._left_behind(ours)
+
+    def _conflicts(self, ours: dict[str, Deployable]) -> Iterator[CloudFinding]:
+        picture = self._picture
+        of_nova = picture.holders.get(OWNER_NOVA, set())
+        by_place: dict[tuple[str | None, object], Provider] = {}
+        for uuid in of_nova:
+            provider = (picture.providers or {}).get(uuid)
+            address = pictures.pci_address(provider.name) if provider else None
+            if provider and address:
+                by_place[provider.root, address] = provider
+        for uuid, each in ours.items():
+            provider = (picture.providers or {}).get(uuid)
+            if provider is None or not self._concerns(picture.host_of(each)):
+                continue
+            address = pictures.pci_address(provider.name)
+            other = provider if uuid in of_nova else by_place.get((provider.root, address))
+            if other is None or address is None:
+                continue
+            self.broken.add(uuid)
+            yield codes.OWNER_CONFLICT.finding(
+                each.name,
+                f"The card {address} of {picture.host_of(each)} is Nova's PCI device and Cyborg's",
+                (OWNER_CYBORG, f"{provider.name} ({uuid})"),
+                (OWNER_NOVA, f"{other.name} ({other.uuid})"),
+                commands=tuple(
+                    f"openstack resource provider trait list {each_uuid}"
+                    for each_uuid in dict.fromkeys((uuid, other.uuid))
+                ),
+                host=picture.host_of(each),
+            )
+
+    def _left_behind(self, ours: dict[str, Deployable]) -> Iterator[CloudFinding]:
+        picture = self._picture
+        providers = picture.providers or {}
+        reported = picture.holders.get(OWNER_CYBORG, set()) | ours.keys()
+        gone: dict[str, list[Provider]] = defaultdict(list)
+        # Nothing can be said of a host as long as Nova's hypervisors are not known.
+        known = None if picture.hypervisors is None else {e.name for e in picture.hypervisors}
+        for uuid in sorted(reported & providers.keys()):
+            root = picture.root_name(uuid)
+            if root is None or not self._concerns(root):
+                continue
+            host = picture.host_of(ours[uuid]) if uuid in ours else None
+            is_host_gone = known is not None and root not in known
+            if host in self._misnamed or (uuid in ours and not is_host_gone):
+                continue
+            gone[root].append(providers[uuid])
+        for root, left in sorted(gone.items()):
+            is_gone = known is not None and root not in known
+            why = f"Nova has no hypervisor {root}" if is_gone else "Cyborg has no deployable of it"
+            self.broken |= {each.uuid for each in left}
+            first = left[0]
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            yield codes.PROVIDER_LEFT_BEHIND.finding(
+                root if is_gone else first.name,
+                f"Placement still has {first.name}{more}; {why}",
+                ("root provider", root),
+                ("providers", " ".join(each.uuid for each in left[:10])),
+                commands=(
+                    f"openstack resource provider list --in-tree {first.root}",
+                    f"openstack resource provider show --allocations {first.uuid}",
+                    "openstack hypervisor list",
+                ),
+                host=root,
+            )

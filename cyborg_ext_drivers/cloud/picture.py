@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What was read of a cloud, joined: devices to deployables, deployables to providers and hosts.
+
+Cyborg's API tells a deployable's device by a row number that it does not tell of a device.  Both
+lists are in the order of the rows, so the devices of a host and the row numbers of its
+deployables go together when there are equally many; otherwise the device stays unknown.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from cyborg_ext_drivers.address import InvalidAddress, PciAddress
+from cyborg_ext_drivers.cloud import reading
+from cyborg_ext_drivers.cloud.reading import Reader
+from cyborg_ext_drivers.cloud.records import (
+    Deployable,
+    Device,
+    Flavor,
+    Hypervisor,
+    Profile,
+    Provider,
+    Request,
+    Service,
+)
+
+OWNER_CYBORG, OWNER_NOVA = "OWNER_CYBORG", "OWNER_NOVA"
+
+
+@dataclasses.dataclass(slots=True)
+class Picture:
+    """A cloud as it was read; ``None`` for a part that was not answered."""
+
+    devices: list[Device] | None
+    deployables: list[Deployable] | None
+    profiles: list[Profile] | None
+    requests: list[Request] | None
+    providers: Mapping[str, Provider] | None
+    traits: frozenset[str] | None
+    classes: frozenset[str] | None
+    services: list[Service] | None
+    hypervisors: list[Hypervisor] | None
+    flavors: list[Flavor] | None
+    #: Trait to the providers that have it, for the traits that were asked for.
+    holders: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    #: Resource class to the providers that have some of it free.
+    free: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    #: How many deployables have a device; the rest is joined by host only.
+    device_of: dict[str, Device] = dataclasses.field(default_factory=dict)
+
+    def host_of(self, deployable: Deployable) -> str:
+        """Return the host of a deployable."""
+        device = self.device_of.get(deployable.uuid)
+        return device.hostname if device else deployable.hostname
+
+    def root_name(self, provider: str | None) -> str | None:
+        """Return the name of the provider at the root of *provider*'s tree."""
+        found = (self.providers or {}).get(provider or "")
+        root = (self.providers or {}).get((found.root if found else None) or "")
+        return root.name if root else None
+
+
+def take(reader: Reader) -> Picture:
+    """Read what both commands need of a whole cloud."""
+    traits = reader.part("traits", reading.names, "traits")
+    classes = reader.part("resource classes", reading.names, "resource_classes")
+    picture = Picture(
+        devices=reader.part("devices", reading.devices),
+        deployables=reader.part("deployables", reading.deployables),
+        profiles=reader.part("device profiles", reading.profiles),
+        requests=reader.part("accelerator requests", reading.requests),
+        providers=reader.part("resource providers", reading.providers),
+        traits=None if traits is None else frozenset(traits),
+        classes=None if classes is None else frozenset(classes),
+        services=reader.part("compute services", reading.services),
+        hypervisors=reader.part("hypervisors", reading.hypervisors),
+        flavors=reader.part("flavors", reading.flavors),
+    )
+    picture.device_of = _join(picture.devices or (), picture.deployables or ())
+    return picture
+
+
+def ask_who_has(reader: Reader, picture: Picture, traits: Iterable[str]) -> None:
+    """Learn who has each trait: a request for each that Placement knows and that is new."""
+    for trait in sorted(set(traits) - picture.holders.keys()):
+        if picture.traits is not None and trait not in picture.traits:
+            picture.holders[trait] = set()
+            continue
+        found = reader.part(f"who has {trait}", reading.holders, "required", trait)
+        if found is not None:
+            picture.holders[trait] = found
+
+
+def ask_who_is_free(reader: Reader, picture: Picture, classes: Iterable[str]) -> None:
+    """Learn who has some of each class to give: a request for each that Placement knows."""
+    for name in sorted(set(classes) - picture.free.keys()):
+        if picture.classes is not None and name not in picture.classes:
+            picture.free[name] = set()
+            continue
+        found = reader.part(f"who has {name} free", reading.holders, "resources", f"{name}:1")
+        if found is not None:
+            picture.free[name] = found
+
+
+def pci_address(name: str) -> PciAddress | None:
+    """Return the PCI address at the end of a provider's or a deployable's name."""
+    try:
+        return PciAddress.parse(name.rpartition("_")[2].lower())
+    except InvalidAddress:
+        return None
+
+
+def _join(devices: Iterable[Device], deployables: Iterable[Deployable]) -> dict[str, Device]:
+    of_host: dict[str, list[Device]] = defaultdict(list)
+    for device in devices:
+        of_host[device.hostname].append(device)
+    numbers: dict[str, dict[int, list[Deployable]]] = defaultdict(lambda: defaultdict(list))
+    for deployable in deployables:
+        if deployable.device_number is not None:
+            numbers[deployable.hostname][deployable.device_number].append(deployable)
+    return {
+        deployable.uuid: device
+        for host, found in of_host.items()
+        if len(found) == len(numbers[host])
+        for device, number in zip(found, sorted(numbers[host]))
+        for deployable in numbers[host][number]
+    }

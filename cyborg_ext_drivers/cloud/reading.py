@@ -1,0 +1,296 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whole parts of a cloud as records, each with as few requests as the APIs allow.
+
+========================  ===========================================================
+devices, deployables,      one GET each: Cyborg's API has no pages, and tells the
+profiles, ARQs             attributes with the deployables
+providers, traits,         one GET each: Placement has no pages either
+resource classes
+who has a trait            one GET per distinct trait (``?required=``); per provider it
+                           would be one per device
+who has room               one GET per distinct resource class (``?resources=CLASS:1``)
+hypervisors, flavors,      pages of 1,000
+servers
+========================  ===========================================================
+
+Next stop: :mod:`cyborg_ext_drivers.cloud.chain`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from cyborg_ext_drivers.cloud.asking import CYBORG, NOVA, PLACEMENT, Cloud, NotAnswered
+from cyborg_ext_drivers.cloud.records import (
+    Deployable,
+    Device,
+    Flavor,
+    Hypervisor,
+    Profile,
+    Provider,
+    Request,
+    Service,
+    Unknown,
+)
+
+_T = TypeVar("_T")
+#: The property of a flavor that names device profiles (nova.accelerator.cyborg).
+FLAVOR_PROPERTY = "accel:device_profile"
+
+
+class Reader:
+    """Reads a cloud part by part; a part that is not answered is ``None``, and said."""
+
+    def __init__(self, cloud: Cloud):
+        self.cloud = cloud
+        #: The parts that were not answered, in the order in which they were asked for.
+        self.unknown: list[Unknown] = []
+
+    def part(self, name: str, read: Callable[..., _T], *arguments: object) -> _T | None:
+        """Return what *read* finds, ``None`` where the cloud does not answer."""
+        try:
+            return read(self.cloud, *arguments)
+        except NotAnswered as error:
+            self.unknown.append(Unknown(name, error.service, error.request, error.reason))
+            return None
+
+    def is_dumb(self, asked: int) -> bool:
+        """Return whether none of *asked* parts was answered."""
+        return len(self.unknown) >= asked
+
+
+def devices(cloud: Cloud) -> list[Device]:
+    """Return Cyborg's devices in the order of the API, which is that of their rows."""
+    return [
+        Device(
+            _text(row, "uuid"),
+            _text(row, "hostname"),
+            _text(row, "type"),
+            _text(row, "vendor"),
+            _text(row, "model"),
+            row["status"] if isinstance(row.get("status"), str) else None,
+        )
+        for row in cloud.rows(CYBORG, "/devices", "devices")
+    ]
+
+
+def deployables(cloud: Cloud) -> list[Deployable]:
+    """Return Cyborg's deployables with their attributes."""
+    known: dict[str, str] = {}
+    return [_deployable(row, known) for row in cloud.rows(CYBORG, "/deployables", "deployables")]
+
+
+def _deployable(row: Mapping[str, object], known: dict[str, str]) -> Deployable:
+    attributes = list(_attributes(row.get("attributes_list")))
+    number = row.get("device_id")
+    traits = sorted({value for key, value in attributes if key.startswith("trait")})
+    return Deployable(
+        _text(row, "uuid"),
+        _text(row, "name"),
+        _optional(row, "rp_uuid"),
+        _number(row.get("num_accelerators")),
+        next((known.setdefault(v, v) for k, v in attributes if k == "rc"), None),
+        # 8,000 devices share a few dozen traits; one text of each is enough.
+        tuple(known.setdefault(trait, trait) for trait in traits),
+        number if isinstance(number, int) else None,
+    )
+
+
+def _attributes(told: object) -> Iterator[tuple[str, str]]:
+    """Yield key and value; the API tells a list of objects, as JSON text."""
+    if isinstance(told, str):
+        try:
+            told = json.loads(told)
+        except ValueError:
+            return
+    for pair in told if isinstance(told, list) else ():
+        if isinstance(pair, dict):
+            yield from ((str(k), v) for k, v in pair.items() if isinstance(v, str))
+
+
+def profiles(cloud: Cloud) -> list[Profile]:
+    """Return the device profiles."""
+    return [_profile(row) for row in cloud.rows(CYBORG, "/device_profiles", "device_profiles")]
+
+
+def _profile(row: Mapping[str, object]) -> Profile:
+    groups = row.get("groups")
+    return Profile(
+        _text(row, "name"),
+        tuple(
+            {str(key): str(value) for key, value in group.items()}
+            for group in (groups if isinstance(groups, list) else ())
+            if isinstance(group, dict)
+        ),
+        _text(row, "uuid"),
+    )
+
+
+def requests(cloud: Cloud) -> list[Request]:
+    """Return the accelerator requests of all projects that the credentials may see."""
+    return [_request(row) for row in cloud.rows(CYBORG, "/accelerator_requests", "arqs")]
+
+
+def _request(row: Mapping[str, object]) -> Request:
+    handle = row.get("attach_handle_info")
+    return Request(
+        _text(row, "uuid"),
+        _text(row, "state"),
+        _optional(row, "hostname"),
+        _optional(row, "device_rp_uuid"),
+        _optional(row, "instance_uuid"),
+        _text(row, "device_profile_name"),
+        {str(k): str(v) for k, v in handle.items()} if isinstance(handle, dict) else {},
+        _optional(row, "attach_handle_uuid"),
+        _optional(row, "created_at"),
+    )
+
+
+def providers(cloud: Cloud, **parameters: object) -> dict[str, Provider]:
+    """Return Placement's resource providers by UUID, those that *parameters* choose."""
+    rows = cloud.rows(PLACEMENT, "/resource_providers", "resource_providers", **parameters)
+    return {
+        _text(row, "uuid"): Provider(
+            _text(row, "uuid"),
+            _text(row, "name"),
+            _optional(row, "parent_provider_uuid"),
+            _optional(row, "root_provider_uuid"),
+        )
+        for row in rows
+    }
+
+
+def holders(cloud: Cloud, parameter: str, value: str) -> set[str]:
+    """Return the UUIDs of the providers that ``required=TRAIT`` or ``resources=CLASS:1`` finds."""
+    return set(providers(cloud, **{parameter: value}))
+
+
+def names(cloud: Cloud, what: str) -> set[str]:
+    """Return the names of all ``traits`` or ``resource_classes`` that Placement knows."""
+    found = cloud.get(PLACEMENT, f"/{what}").get(what)
+    if not isinstance(found, list):
+        raise NotAnswered(PLACEMENT, f"GET /{what}", f"the answer holds no list {what!r}")
+    return {
+        each["name"] if isinstance(each, dict) and "name" in each else str(each) for each in found
+    }
+
+
+def record(cloud: Cloud, provider: str, resource_class: str) -> tuple[int, int, int]:
+    """Return total, reserved and used of one provider: two requests."""
+    path = f"/resource_providers/{provider}"
+    inventories = cloud.get(PLACEMENT, f"{path}/inventories").get("inventories")
+    usages = cloud.get(PLACEMENT, f"{path}/usages").get("usages")
+    inventory = inventories.get(resource_class) if isinstance(inventories, dict) else None
+    if not isinstance(inventory, dict):
+        inventory = {}
+    used = usages.get(resource_class) if isinstance(usages, dict) else 0
+    return _number(inventory.get("total")), _number(inventory.get("reserved")), _number(used)
+
+
+def has_candidate(cloud: Cloud, parameters: Mapping[str, object]) -> bool:
+    """Return whether Placement has an allocation candidate."""
+    path = "/allocation_candidates"
+    answer = cloud.get(PLACEMENT, path, **{**parameters, "limit": 1})
+    found = answer.get("allocation_requests")
+    if not isinstance(found, list):
+        reason = "the answer holds no list 'allocation_requests'"
+        raise NotAnswered(PLACEMENT, f"GET {path}", reason)
+    return bool(found)
+
+
+def services(cloud: Cloud) -> list[Service]:
+    """Return the nova-compute services."""
+    rows = cloud.rows(NOVA, "/os-services", "services", binary="nova-compute")
+    return [
+        Service(
+            _text(row, "host"),
+            _text(row, "state"),
+            _text(row, "status"),
+            _optional(row, "disabled_reason") or "",
+        )
+        for row in rows
+    ]
+
+
+def hypervisors(cloud: Cloud) -> list[Hypervisor]:
+    """Return name and host of each hypervisor, page by page."""
+    return [
+        Hypervisor(_text(row, "hypervisor_hostname"), _service_host(row))
+        for row in cloud.pages(NOVA, "/os-hypervisors/detail", "hypervisors")
+    ]
+
+
+def _service_host(row: Mapping[str, object]) -> str:
+    service = row.get("service")
+    return _text(service, "host") if isinstance(service, dict) else ""
+
+
+def flavors(cloud: Cloud) -> list[Flavor]:
+    """Return the flavors that name device profiles, public or not, page by page."""
+    found = cloud.pages(NOVA, "/flavors/detail", "flavors", is_public="None")
+    return [flavor for row in found if (flavor := _flavor(row)).profiles]
+
+
+def _flavor(row: Mapping[str, object]) -> Flavor:
+    specs = row.get("extra_specs")
+    named = specs.get(FLAVOR_PROPERTY) if isinstance(specs, dict) else None
+    wanted = named.split(",") if isinstance(named, str) else ()
+    return Flavor(_text(row, "name"), tuple(name.strip() for name in wanted if name.strip()))
+
+
+def instances(cloud: Cloud, wanted: Iterable[str]) -> set[str]:
+    """Return which of *wanted* are servers of any project, page by page."""
+    wanted = set(wanted)
+    rows = cloud.pages(NOVA, "/servers", "servers", all_tenants="True")
+    return {row["id"] for row in rows if row.get("id") in wanted}
+
+
+def is_instance(cloud: Cloud, uuid: str) -> bool:
+    """Return whether Nova has this server.
+
+    :raises NotAnswered: for everything but a server, and but an answer that there is none.
+    """
+    try:
+        cloud.get(NOVA, f"/servers/{uuid}")
+    except NotAnswered as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+def terminated_at(cloud: Cloud, uuid: str) -> str | None:
+    """Return when a server was deleted; ``None`` when Nova has forgotten it."""
+    rows = cloud.rows(
+        NOVA, "/servers/detail", "servers", all_tenants="True", deleted="True", uuid=uuid
+    )
+    times = (
+        _optional(row, "OS-SRV-USG:terminated_at") or _optional(row, "updated")
+        for row in rows
+        if row.get("id") == uuid
+    )
+    return next(times, None)
+
+
+def _text(row: Mapping[str, object], key: str) -> str:
+    return _optional(row, key) or ""
+
+
+def _optional(row: Mapping[str, object], key: str) -> str | None:
+    value = row.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,209 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Accelerator requests (ARQs) that are left over, stuck, or bound to what is gone.
+
+A request whose instance lives is never called an orphan: Nova has to list all instances without
+it, and to answer once more, for this very one, that there is none.  Anything else is unknown.
+
+Cyborg's API does not tell since when a request exists, nor lists attach handles.  So a state
+that a request passes through is called stuck when a second look finds the same, and the age of
+an orphan is that of its instance's end, as long as Nova remembers it.
+"""
+
+import datetime
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from cyborg_ext_drivers.cloud import reading
+from cyborg_ext_drivers.cloud.asking import CYBORG, NOVA, Cloud, CloudUnusable, NotAnswered
+from cyborg_ext_drivers.cloud.reading import Reader
+from cyborg_ext_drivers.cloud.records import Deployable, Request, Unknown
+
+ORPHAN, STUCK, HANDLE_GONE, UNKNOWN, LIVE = "orphan", "stuck", "handle-gone", "unknown", "live"
+_ENDED = ("BindFailed", "UnbindFailed")
+_PASSING = ("Initial", "BindStarted", "Unbound", "Deleting")
+
+
+class Leftover(NamedTuple):
+    """An accelerator request that somebody should look at."""
+
+    uuid: str
+    #: ``orphan``, ``stuck``, ``handle-gone`` or ``unknown``.
+    verdict: str
+    state: str
+    message: str
+    #: Seconds since the request or, for an orphan, since its instance's end; ``None`` untold.
+    age: int | None
+    host: str | None
+    #: The name of the deployable, else the UUID of its provider.
+    device: str | None
+    instance: str | None
+    profile: str
+    #: The command that deletes it; it is never run.
+    command: str
+
+
+class Looked(NamedTuple):
+    """What the requests of a cloud look like."""
+
+    leftovers: tuple[Leftover, ...]
+    unknown: tuple[Unknown, ...]
+    total: int
+    requests: int
+
+
+def look(
+    cloud: Cloud,
+    settle: float = 10.0,
+    sleep: Callable[[float], object] = time.sleep,
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.timezone.utc),
+) -> Looked:
+    """Return the requests that are left over, stuck or bound to what is gone.
+
+    :param settle: seconds between the two looks at a request in a passing state.
+    :raises CloudUnusable: when Cyborg does not list the requests and does not say why.
+    """
+    reader = Reader(cloud)
+    try:
+        found = reading.requests(cloud)
+    except NotAnswered as error:
+        if error.status != 404 or "handle" not in error.reason.lower():
+            raise CloudUnusable(f"{error}") from None
+        return Looked((_unlistable(error),), tuple(reader.unknown), 1, cloud.requests)
+    deployables = reader.part("deployables", reading.deployables)
+    by_provider: dict[str | None, Deployable] = {e.provider: e for e in deployables or ()}
+    gone = _gone(reader, {each.instance for each in found if each.instance})
+    stuck = _stuck(reader, found, settle, sleep)
+    leftovers = []
+    for each in found:
+        verdict, message = _verdict(each, gone, stuck, by_provider, deployables is not None)
+        if verdict != LIVE:
+            told = each.created_at
+            if verdict == ORPHAN and told is None and each.instance:
+                told = reader.part(
+                    f"end of instance {each.instance}", reading.terminated_at, each.instance
+                )
+            leftovers.append(
+                Leftover(
+                    each.uuid,
+                    verdict,
+                    each.state,
+                    message,
+                    _age(told, now()),
+                    each.hostname,
+                    _device(each, by_provider),
+                    each.instance,
+                    each.profile,
+                    f"openstack accelerator arq delete {each.uuid}",
+                )
+            )
+    return Looked(tuple(leftovers), tuple(reader.unknown), len(found), cloud.requests)
+
+
+def _unlistable(error: NotAnswered) -> Leftover:
+    """Return what is known when one request keeps Cyborg from listing any."""
+    return Leftover(
+        "",
+        HANDLE_GONE,
+        "Bound",
+        "Cyborg cannot list its accelerator requests, because one is bound to an attach handle "
+        f"that no longer exists ({error.reason}). Its API cannot delete that one either: the row "
+        "in extended_accelerator_requests with this attach_handle_id has to go by hand",
+        None,
+        None,
+        None,
+        None,
+        "",
+        "",
+    )
+
+
+def _gone(reader: Reader, wanted: set[str]) -> Mapping[str, bool | None]:
+    """Return for each instance whether it is gone, ``None`` where Nova does not say."""
+    if not wanted:
+        return {}
+    present = reader.part("instances", reading.instances, wanted)
+    if present is None:
+        return dict.fromkeys(wanted)
+    gone: dict[str, bool | None] = dict.fromkeys(present, False)
+    for uuid in sorted(wanted - present):
+        there = reader.part(f"instance {uuid}", reading.is_instance, uuid)
+        gone[uuid] = None if there is None else not there
+    return gone
+
+
+def _stuck(
+    reader: Reader, found: list[Request], settle: float, sleep: Callable[[float], object]
+) -> Mapping[str, bool | None]:
+    stuck: dict[str, bool | None] = {e.uuid: True for e in found if e.state in _ENDED}
+    passing = {each.uuid: each.state for each in found if each.state in _PASSING}
+    if passing:
+        sleep(settle)
+        again = reader.part("accelerator requests, once more", reading.requests)
+        if again is None:
+            return stuck | dict.fromkeys(passing)
+        states = {each.uuid: each.state for each in again}
+        stuck |= {uuid: states.get(uuid) == state for uuid, state in passing.items()}
+    return stuck
+
+
+def _verdict(
+    each: Request,
+    gone: Mapping[str, bool | None],
+    stuck: Mapping[str, bool | None],
+    by_provider: Mapping[str | None, Deployable],
+    is_known: bool,
+) -> tuple[str, str]:
+    if each.instance:
+        is_gone = gone.get(each.instance)
+        if is_gone:
+            return ORPHAN, f"Its instance {each.instance} does not exist"
+        if is_gone is None:
+            return UNKNOWN, f"{NOVA} does not say whether its instance {each.instance} exists"
+    if each.state == "Bound" and is_known and each.provider not in by_provider:
+        return HANDLE_GONE, f"{CYBORG} has no deployable with the provider {each.provider}"
+    if each.state == "Bound" and not each.handle:
+        return HANDLE_GONE, "It is bound, and Cyborg tells no attach handle of it"
+    if each.uuid in stuck:
+        if stuck[each.uuid]:
+            return STUCK, f"It stays in the state {each.state}"
+        if stuck[each.uuid] is None:
+            return UNKNOWN, f"{CYBORG} does not say whether it stays in the state {each.state}"
+    return LIVE, ""
+
+
+def _device(each: Request, by_provider: Mapping[str | None, Deployable]) -> str | None:
+    found = by_provider.get(each.provider) if each.provider else None
+    return found.name if found else each.provider
+
+
+def _age(told: str | None, now: datetime.datetime) -> int | None:
+    if told is None:
+        return None
+    try:
+        time_told = datetime.datetime.fromisoformat(told.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if time_told.tzinfo is None:
+        time_told = time_told.replace(tzinfo=datetime.timezone.utc)
+    return max(0, int((now - time_told).total_seconds()))
+
+
+def counted(leftovers: tuple[Leftover, ...]) -> dict[str, int]:
+    """Return how many there are of each verdict."""
+    numbers: dict[str, int] = defaultdict(int)
+    for each in leftovers:
+        numbers[each.verdict] += 1
+    return dict(numbers)

@@ -1,0 +1,337 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What device profiles and flavors ask for, against what the cloud has."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from cyborg_ext_drivers.checks.findings import Severity
+from cyborg_ext_drivers.cloud import findings as codes
+from cyborg_ext_drivers.cloud import picture as pictures
+from cyborg_ext_drivers.cloud import reading
+from cyborg_ext_drivers.cloud.findings import CloudFinding
+from cyborg_ext_drivers.cloud.picture import Picture
+from cyborg_ext_drivers.cloud.reading import Reader
+from cyborg_ext_drivers.cloud.records import Deployable, Profile
+
+_FULL = Severity.INFO
+
+
+class Group(NamedTuple):
+    """A group of a profile, taken apart."""
+
+    resources: Mapping[str, int]
+    required: frozenset[str]
+    forbidden: frozenset[str]
+
+    @classmethod
+    def of(cls, group: Mapping[str, str]) -> Group:
+        """Return a group's resources and traits; what Cyborg's API would refuse is left out."""
+        resources, traits = {}, {"required": set(), "forbidden": set()}
+        for key, value in group.items():
+            kind, _, name = key.partition(":")
+            if kind == "resources" and value.strip().isdigit():
+                resources[name.strip()] = int(value)
+            elif kind == "trait" and value in traits:
+                traits[value].add(name.strip())
+        return cls(resources, frozenset(traits["required"]), frozenset(traits["forbidden"]))
+
+
+def check(
+    reader: Reader,
+    picture: Picture,
+    broken: set[str],
+    name: str | None,
+    host: str | None,
+) -> Iterator[CloudFinding]:
+    """Yield what is wrong with the profile *name* and its flavors, with all when ``None``.
+
+    :param broken: the providers with findings of their own, which explain a missing candidate.
+    """
+    if picture.profiles is None:
+        return
+    wanted = [each for each in picture.profiles if name in (None, each.name)]
+    known = [each.name for each in picture.profiles]
+    if name is not None and not wanted:
+        yield _unknown(name, known)
+    for flavor in picture.flavors or ():
+        for missing in sorted(set(flavor.profiles) - set(known)):
+            if name in (None, missing):
+                yield codes.FLAVOR_UNKNOWN_PROFILE.finding(
+                    flavor.name,
+                    f"The flavor {flavor.name} names the device profile {missing}, which does "
+                    f"not exist{_nearest(missing, known)}",
+                    (reading.FLAVOR_PROPERTY, ",".join(flavor.profiles)),
+                    commands=(
+                        f"openstack flavor show {flavor.name} -c properties",
+                        "openstack accelerator device profile list",
+                    ),
+                )
+    if picture.providers is None or picture.deployables is None:
+        return
+    wishes = _Wishes(reader, picture, broken, host)
+    for profile in wanted:
+        yield from wishes.of(profile, is_named=name is not None)
+
+
+def _unknown(name: str, known: list[str]) -> CloudFinding:
+    return codes.UNKNOWN_PROFILE.finding(
+        name,
+        f"There is no device profile {name}{_nearest(name, known)}",
+        ("device profiles", len(known)),
+        commands=("openstack accelerator device profile list",),
+    )
+
+
+def _nearest(name: str, known) -> str:
+    near = difflib.get_close_matches(name, sorted(known), 1, 0.5)
+    return f"; the nearest is {near[0]}" if near else ""
+
+
+class _Wishes:
+    def __init__(self, reader: Reader, picture: Picture, broken: set[str], host: str | None):
+        self._reader = reader
+        self._picture = picture
+        self._broken = broken
+        self._host = host
+        self._root = None
+        self._present = [
+            each for each in picture.deployables or () if each.provider in (picture.providers or {})
+        ]
+        if host is not None:
+            self._present = [
+                each
+                for each in self._present
+                if host in (picture.host_of(each), picture.root_name(each.provider))
+            ]
+            found = [(picture.providers or {})[each.provider or ""] for each in self._present]
+            self._root = found[0].root if found else None
+
+    def of(self, profile: Profile, is_named: bool) -> Iterator[CloudFinding]:
+        """Yield why the scheduler finds nothing for a profile."""
+        groups = [Group.of(group) for group in profile.groups]
+        groups = [group for group in groups if group.resources]
+        if not groups or (self._host is not None and self._root is None):
+            return
+        pictures.ask_who_has(
+            self._reader, self._picture, {t for g in groups for t in g.required | g.forbidden}
+        )
+        pictures.ask_who_is_free(
+            self._reader, self._picture, {c for g in groups for c in g.resources}
+        )
+        nowhere = list(self._nowhere(profile, groups))
+        if nowhere:
+            yield from nowhere
+            return
+        if not self._is_known(groups):
+            return
+        found = self._reader.part(
+            f"candidates of {profile.name}",
+            reading.has_candidate,
+            _parameters(groups, self._root),
+        )
+        if found is False:
+            yield from self._why(profile, groups, is_named)
+
+    def _is_known(self, groups: list[Group]) -> bool:
+        """Return whether Placement knows the names; it answers others with HTTP 400."""
+        traits, classes = self._picture.traits, self._picture.classes
+        return all(
+            (traits is None or group.required | group.forbidden <= traits)
+            and (classes is None or group.resources.keys() <= classes)
+            for group in groups
+        )
+
+    def _nowhere(self, profile: Profile, groups: list[Group]) -> Iterator[CloudFinding]:
+        told = {trait for each in self._picture.deployables or () for trait in each.traits}
+        has = {each.resource_class for each in self._picture.deployables or ()} - {None}
+        for trait in sorted({t for group in groups for t in group.required}):
+            if trait in told or self._picture.holders.get(trait, {"unknown"}):
+                continue
+            yield self._finding(
+                codes.TRAIT_NOWHERE,
+                profile,
+                f"{profile.name} asks for {trait}, which no provider has{_nearest(trait, told)}",
+                (f"trait:{trait}", "required"),
+                commands=(
+                    f"openstack resource provider list --required {trait}"
+                    if trait in (self._picture.traits or ())
+                    else "openstack trait list --associated",
+                ),
+            )
+        for name in sorted({c for group in groups for c in group.resources}):
+            if name in has or self._picture.free.get(name, {"unknown"}):
+                continue
+            listed = ", ".join(sorted(filter(None, has))) or "none"
+            yield self._finding(
+                codes.CLASS_NOWHERE,
+                profile,
+                f"{profile.name} asks for {name}, which no device has; reported: {listed}",
+                (f"resources:{name}", "asked for"),
+                commands=(f"openstack resource provider list --resource {name}=1",)
+                if name in (self._picture.classes or ())
+                else ("openstack resource class list",),
+            )
+
+    def _why(self, profile: Profile, groups: list[Group], is_named: bool) -> Iterator[CloudFinding]:
+        full = []
+        for number, group in enumerate(groups):
+            able = [each for each in self._present if self._is_able(each, group)]
+            if not able:
+                yield self._finding(
+                    codes.GROUP_NOWHERE,
+                    profile,
+                    f"No device has all that group {number} of {profile.name} asks for",
+                    ("group", _said(profile.groups[number])),
+                    commands=(_command([group], None, self._root),),
+                )
+                return
+            sound = [each for each in able if each.provider not in self._broken]
+            if not sound:
+                return  # The findings of these devices say why.
+            free = [each for each in sound if self._is_free(each, group)]
+            if not free:
+                full.append((number, len(sound), len(able) - len(sound)))
+        if full:
+            number, sound_number, ill = full[0]
+            besides = f"; {ill} more have findings of their own" if ill else ""
+            yield self._finding(
+                codes.INVENTORY_USED_UP,
+                profile,
+                f"All {sound_number} devices that satisfy group {number} of {profile.name} are "
+                f"in use{besides}",
+                ("free", 0),
+                ("satisfy", sound_number),
+                commands=(
+                    _command([groups[number]], None, self._root),
+                    "openstack accelerator arq list",
+                ),
+                severity=None if is_named else _FULL,
+            )
+        elif len(groups) > 1:
+            # Broken devices on the only host that had enough are told already.
+            if self._is_enough_on_a_host(groups):
+                return
+            yield self._finding(
+                codes.GROUPS_NOT_ON_ONE_HOST,
+                profile,
+                f"Each of the {len(groups)} groups of {profile.name} can be had, but no host has "
+                "enough for all",
+                *((f"group {n}", _said(group)) for n, group in enumerate(profile.groups)),
+                commands=(_command(groups, None, self._root),),
+            )
+        elif not any(each.provider in self._broken for each in self._present):
+            yield self._amount(profile, groups[0])
+
+    def _amount(self, profile: Profile, group: Group) -> CloudFinding:
+        return self._finding(
+            codes.NO_CANDIDATE,
+            profile,
+            f"Placement offers nothing for {profile.name}, though devices that satisfy it "
+            "have something free",
+            ("group", _said(profile.groups[0])),
+            commands=(_command([group], None, self._root),),
+        )
+
+    def _is_enough_on_a_host(self, groups: list[Group]) -> bool:
+        """Return whether a host had enough, were it not for the devices with findings."""
+        by_host: dict[str, list[Deployable]] = {}
+        for each in self._present:
+            by_host.setdefault(self._picture.host_of(each), []).append(each)
+        return any(
+            any(each.provider in self._broken for each in found) and _suffices(self, found, groups)
+            for found in by_host.values()
+        )
+
+    def _is_able(self, each: Deployable, group: Group) -> bool:
+        holders = self._picture.holders
+        has = set(each.traits) | {t for t in group.required if each.provider in holders.get(t, ())}
+        barred = any(each.provider in holders.get(trait, ()) for trait in group.forbidden)
+        return (
+            group.required <= has
+            and not barred
+            and all(
+                name == each.resource_class and amount <= each.accelerators
+                for name, amount in group.resources.items()
+            )
+        )
+
+    def _is_free(self, each: Deployable, group: Group) -> bool:
+        free = self._picture.free
+        return all(each.provider in free.get(name, {each.provider}) for name in group.resources)
+
+    def _finding(self, code, profile: Profile, message, *evidence, commands, severity=None):
+        commands = (f"openstack accelerator device profile show {profile.uuid}", *commands)
+        return code.finding(
+            profile.name,
+            message,
+            *evidence,
+            commands=commands,
+            severity=severity,
+            host=self._host,
+        )
+
+
+def _suffices(wishes: _Wishes, found: list[Deployable], groups: list[Group]) -> bool:
+    """Return whether the groups can be had of these one after the other, each of the first able."""
+    left = {each.uuid: each.accelerators for each in found}
+    for group in groups:
+        amount = sum(group.resources.values())
+        for each in found:
+            if left[each.uuid] >= amount and wishes._is_able(each, group):
+                left[each.uuid] -= amount
+                break
+        else:
+            return False
+    return True
+
+
+def _parameters(groups: list[Group], root: str | None) -> dict[str, object]:
+    """Return the query that Nova makes of a profile (nova.accelerator.cyborg)."""
+    parameters: dict[str, object] = {}
+    for number, group in enumerate(groups):
+        suffix = f"_device_profile_{number}"
+        resources = ",".join(f"{name}:{amount}" for name, amount in group.resources.items())
+        parameters[f"resources{suffix}"] = resources
+        traits = [*sorted(group.required), *(f"!{trait}" for trait in sorted(group.forbidden))]
+        if traits:
+            parameters[f"required{suffix}"] = ",".join(traits)
+        if root is not None:
+            parameters[f"in_tree{suffix}"] = root
+    if len(groups) > 1:
+        # Nova's default where the flavor names no policy.
+        parameters["group_policy"] = "none"
+    return parameters
+
+
+def _command(groups: list[Group], _name: str | None, root: str | None) -> str:
+    """Return osc-placement's command line that asks the same."""
+    words = ["openstack --os-placement-api-version 1.36 allocation candidate list"]
+    for number, group in enumerate(groups):
+        if len(groups) > 1:
+            words.append(f"--group {number}")
+        words += [f"--resource {name}={amount}" for name, amount in group.resources.items()]
+        words += [f"--required {trait}" for trait in sorted(group.required)]
+        words += [f"--forbidden {trait}" for trait in sorted(group.forbidden)]
+    if len(groups) > 1:
+        words.append("--group-policy none")
+    elif root is not None:
+        words.append(f"--in-tree {root}")
+    return " ".join(words)
+
+
+def _said(group: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in group.items())
