@@ -59,6 +59,8 @@ class DiagnoseApp(App):
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the subcommand that *argv* means, ``host`` when it names none."""
+        #: As given, for options that depend on others: those of a cloud's credentials.
+        self.given = list(argv)
         return super().run(with_default(list(argv)))
 
 

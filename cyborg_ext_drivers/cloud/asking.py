@@ -133,7 +133,7 @@ class Cloud:
 
     def _client(self, service: str):
         if service not in self._clients:
-            self._clients[service] = self._region.get_session_client(_TYPES[service])
+            self._clients[service] = _adapter(self._region, _TYPES[service])
         return self._clients[service]
 
     def _tell(self, text: str) -> None:
@@ -243,3 +243,22 @@ def _innermost(body: object) -> object:
 def _short(what: object) -> str:
     text = " ".join(str(what).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _adapter(region, kind: str):
+    """Return what sends requests to a service: keystoneauth's adapter, set up as the SDK's own.
+
+    The SDK's proxies would look at the service's versions first, and need a whole connection.
+    """
+    from keystoneauth1.adapter import Adapter
+
+    return Adapter(
+        session=region.get_session(),
+        service_type=region.get_service_type(kind),
+        service_name=region.get_service_name(kind),
+        interface=region.get_interface(kind),
+        region_name=region.get_region_name(kind),
+        endpoint_override=region.get_endpoint(kind),
+        connect_retries=region.get_connect_retries(kind),
+        status_code_retries=region.get_status_code_retries(kind),
+    )

@@ -73,7 +73,7 @@ def offers(cloud: Cloud) -> Iterator[dict[str, Any]]:
             each.name,
             device.type if device else "",
             device.vendor if device else "",
-            device.model if device else "",
+            device.model if device else None,
             each.resource_class or "",
             tuple(traits),
             each.accelerators,

@@ -234,6 +234,11 @@ class Stack(fixtures.Fixture):
         """
         return self._placement.request(method, path, body)
 
+    @property
+    def placement_url(self) -> str:
+        """Return where Placement answers, on the loopback and without credentials."""
+        return self._placement.url
+
     def writes(self) -> list[tuple[str, str]]:
         """Return method and path of each request to Placement but reads, oldest first."""
         return self._placement.writes()

@@ -1,0 +1,342 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each fault is made in the real services, and named with its project; nothing else is."""
+
+# The imports below stand after the check that they can succeed.
+# ruff: noqa: E402
+
+import urllib.request
+import uuid
+
+import pytest
+
+for _name in ("cyborg", "placement", "openstack"):
+    pytest.importorskip(_name, reason=f"{_name} is not installed: cyborg-ext-drivers[stack,cloud]")
+
+from cyborg.conf import CONF
+
+from cyborg_ext_drivers.cloud import chain, offers
+from cyborg_ext_drivers.cloud.asking import CloudUnusable
+
+ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
+ADDRESS = '{"bus": "3b", "device": "00", "domain": "0000", "function": "%d"}'
+
+
+def check(cloud, **options):
+    """Return the chain, and see to it that nothing but GET was sent."""
+    cloud.forget()
+    checked = chain.check(cloud.open(), **options)
+    assert cloud.methods() == {"GET"}
+    return checked
+
+
+def told(checked):
+    assert [str(each) for each in checked.unknown] == []
+    for finding in checked.findings:
+        assert finding.evidence and finding.message and all(finding.commands)
+    return [(each.code.name, each.code.project) for each in checked.findings]
+
+
+def provider(cloud):
+    return cloud.stack.devices()[0].deployables[0].provider
+
+
+def replace_traits(cloud, uuid_, *traits):
+    path = f"/resource_providers/{uuid_}"
+    generation = cloud.stack.placement("GET", path)["generation"]
+    for trait in traits:
+        if trait.startswith("CUSTOM_"):
+            cloud.stack.placement("PUT", f"/traits/{trait}")
+    body = {"resource_provider_generation": generation, "traits": list(traits)}
+    cloud.stack.placement("PUT", f"{path}/traits", body)
+
+
+def test_a_sound_cloud_has_no_findings(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    cloud.nova.flavors.append(
+        {"id": "1", "name": "g1", "extra_specs": {"accel:device_profile": "gpu"}}
+    )
+    checked = check(cloud)
+    assert told(checked) == []
+    assert (checked.hosts, checked.devices, checked.profiles) == (1, 1, 1)
+    assert told(check(cloud, profile="gpu", host="compute-1")) == []
+
+
+def test_the_agent_never_reported(cloud):
+    assert told(check(cloud)) == [("agent-never-reported", "Cyborg")]
+    assert told(check(cloud, host="compute-1")) == [("agent-never-reported", "Cyborg")]
+
+
+def test_a_host_without_accelerators_is_no_fault_until_it_is_asked_about(cloud):
+    cloud.stack.report()
+    cloud.nova.add_host("compute-2")
+    assert told(check(cloud)) == []
+    assert told(check(cloud, host="compute-2")) == [("agent-never-reported", "Cyborg")]
+
+
+def test_the_hypervisor_has_another_name_and_nothing_was_reported(cloud):
+    cloud.nova.hypervisors[0]["hypervisor_hostname"] = "compute-1.example.org"
+    root = cloud.stack.placement("GET", "/resource_providers")["resource_providers"][0]
+    path = f"/resource_providers/{root['uuid']}"
+    cloud.stack.placement("PUT", path, {"name": "compute-1.example.org"})
+    cloud.stack.report()
+    assert told(check(cloud)) == [("provider-name-differs", "Cyborg")]
+    (finding,) = check(cloud, host="compute-1").findings
+    assert "compute-1.example.org" in finding.message
+
+
+def test_the_hypervisor_got_another_name_after_the_report(cloud):
+    cloud.stack.report()
+    cloud.nova.hypervisors[0]["hypervisor_hostname"] = "compute-1.example.org"
+    assert told(check(cloud)) == [("provider-name-differs", "Cyborg")]
+
+
+def test_placement_lost_a_trait(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    replace_traits(cloud, provider(cloud), "OWNER_CYBORG", "CUSTOM_ACME_FAST")
+    checked = check(cloud)
+    assert told(checked) == [("trait-not-in-placement", "Placement")]
+    assert "CUSTOM_GPU_ACME" in checked.findings[0].message
+
+
+def test_the_provider_is_missing(cloud):
+    cloud.stack.report()
+    cloud.stack.placement("DELETE", f"/resource_providers/{provider(cloud)}")
+    assert told(check(cloud)) == [("provider-missing", "Placement")]
+
+
+def test_all_is_in_use(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    cloud.stack.bind("gpu")
+    assert told(check(cloud, profile="gpu")) == [("inventory-used-up", "Placement")]
+    checked = check(cloud)
+    assert not checked.is_broken
+    assert [str(each.severity) for each in checked.findings] == ["info"]
+
+
+def test_the_inventory_is_reserved(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    path = f"/resource_providers/{provider(cloud)}/inventories/PGPU"
+    inventory = cloud.stack.placement("GET", path)
+    cloud.stack.placement("PUT", path, {**inventory, "reserved": 1})
+    checked = check(cloud, profile="gpu")
+    assert told(checked) == [("inventory-reserved", "Placement")]
+    assert ("reserved", "1") in checked.findings[0].evidence
+
+
+def test_the_device_is_disabled(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    (device,) = cloud.stack.devices()
+    request = urllib.request.Request(
+        f"{cloud.cyborg.url}/v2/devices/{device.uuid}/disable", b"", method="POST"
+    )
+    urllib.request.urlopen(request)
+    assert told(check(cloud)) == [("device-maintaining", "Cyborg")]
+
+
+@pytest.mark.parametrize(
+    "group, code, hint",
+    [
+        ({"trait:CUSTOM_GPU_ACMEE": "required"}, "profile-trait-nowhere", "CUSTOM_GPU_ACME"),
+        ({"resources:CUSTOM_GPU": "1"}, "profile-class-nowhere", "PGPU"),
+        ({"resources:PGPU": "2"}, "profile-group-nowhere", "group 0"),
+    ],
+)
+def test_a_profile_asks_for_what_nobody_has(cloud, group, code, hint):
+    cloud.stack.report()
+    wrong = group if "resources:CUSTOM_GPU" in group else {**ANY_GPU, **group}
+    cloud.stack.create_profile("wrong", [wrong])
+    checked = check(cloud)
+    assert told(checked) == [(code, "the profile")]
+    assert hint in checked.findings[0].message
+
+
+def test_several_groups_and_no_host_has_enough(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("two", [ANY_GPU, ANY_GPU])
+    assert told(check(cloud)) == [("profile-groups-not-on-one-host", "the profile")]
+
+
+def test_a_profile_that_does_not_exist(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    checked = check(cloud, profile="gpus")
+    assert told(checked) == [("profile-unknown", "the profile")]
+    assert "the nearest is gpu" in checked.findings[0].message
+
+
+def test_a_flavor_names_a_profile_that_does_not_exist(cloud):
+    cloud.stack.report()
+    cloud.nova.flavors.append(
+        {"id": "1", "name": "g1", "extra_specs": {"accel:device_profile": "gone"}}
+    )
+    assert told(check(cloud)) == [("flavor-profile-unknown", "the flavor")]
+
+
+def test_the_same_card_is_novas_pci_device(cloud):
+    cloud.stack.report()
+    root = cloud.stack.placement("GET", f"/resource_providers/{provider(cloud)}")
+    other = str(uuid.uuid4())
+    cloud.stack.placement(
+        "POST",
+        "/resource_providers",
+        {
+            "name": "compute-1.example.org_0000:3B:00.0",
+            "uuid": other,
+            "parent_provider_uuid": root["root_provider_uuid"],
+        },
+    )
+    replace_traits(cloud, other, "OWNER_NOVA")
+    checked = check(cloud)
+    assert told(checked) == [("owner-conflict", "Nova")]
+    assert "0000:3b:00.0" in checked.findings[0].message
+
+
+def test_both_owners_on_one_provider(cloud):
+    cloud.stack.report()
+    replace_traits(
+        cloud, provider(cloud), "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_GPU_ACME", "CUSTOM_ACME_FAST"
+    )
+    assert told(check(cloud)) == [("owner-conflict", "Nova")]
+
+
+def test_a_provider_of_a_host_that_is_gone(cloud):
+    cloud.stack.report()
+    root, child = str(uuid.uuid4()), str(uuid.uuid4())
+    cloud.stack.placement("POST", "/resource_providers", {"name": "compute-0", "uuid": root})
+    cloud.stack.placement(
+        "POST",
+        "/resource_providers",
+        {"name": "compute-0_0000:3b:00.0", "uuid": child, "parent_provider_uuid": root},
+    )
+    replace_traits(cloud, child, "OWNER_CYBORG")
+    checked = check(cloud)
+    assert told(checked) == [("provider-left-behind", "Placement")]
+    assert "no hypervisor compute-0" in checked.findings[0].message
+
+
+def test_a_host_with_devices_that_nova_has_forgotten(cloud):
+    cloud.stack.report()
+    cloud.nova.hypervisors.clear()
+    cloud.nova.services.clear()
+    assert told(check(cloud)) == [("provider-left-behind", "Placement")]
+
+
+@pytest.mark.parametrize(
+    "state, code",
+    [
+        ({"state": "down"}, "compute-service-down"),
+        ({"status": "disabled"}, "compute-service-disabled"),
+    ],
+)
+def test_nova_compute_does_not_serve(cloud, state, code):
+    cloud.stack.report()
+    cloud.nova.services[0].update(state)
+    assert told(check(cloud)) == [(code, "Nova")]
+
+
+class TestHalfAnswers:
+    """A part that is not answered is unknown, named, and the rest is told."""
+
+    @pytest.mark.parametrize(
+        "answer, said",
+        [
+            (("200 OK", "text/html", "<html>"), "no JSON object"),
+            (("200 OK", "application/json", "{}"), "no list 'hypervisors'"),
+            (("200 OK", "application/json", '{"hypervisors": 5}'), "no list 'hypervisors'"),
+            (("406 Not Acceptable", "application/json", "{}"), "microversion 2.61"),
+            (
+                ("403 Forbidden", "application/json", '{"forbidden": {"message": "no way"}}'),
+                "policy does not allow this to these credentials (an administrator's are needed)"
+                ": no way",
+            ),
+            (("500 Oh", "text/plain", "trouble"), "HTTP 500"),
+        ],
+    )
+    def test_novas_hypervisors(self, cloud, answer, said):
+        cloud.stack.report()
+        cloud.stack.create_profile("wrong", [{**ANY_GPU, "trait:CUSTOM_NO": "required"}])
+        cloud.compute.instead["/os-hypervisors/detail"] = answer
+        checked = check(cloud)
+        (unknown,) = checked.unknown
+        assert (unknown.part, unknown.service) == ("hypervisors", "Nova")
+        assert "GET /os-hypervisors/detail" in unknown.request and said in unknown.reason
+        assert [each.code.name for each in checked.findings] == ["profile-trait-nowhere"]
+
+    @pytest.mark.parametrize("path", ["devices", "deployables", "device_profiles"])
+    def test_rows_of_nonsense(self, cloud, path):
+        cloud.stack.report()
+        cloud.cyborg.instead[f"/v2/{path}"] = (
+            "200 OK",
+            "application/json",
+            f'{{"{path}": [5, null, {{}}, {{"uuid": 5, "groups": 7, "attributes_list": "["}}]}}',
+        )
+        check(cloud)
+
+    def test_pages_without_end(self, cloud):
+        cloud.stack.report()
+        cloud.compute.instead["/flavors/detail"] = (
+            "200 OK",
+            "application/json",
+            '{"flavors": [{"id": "1"}], "flavors_links": [1]}',
+        )
+        (unknown,) = check(cloud).unknown
+        assert "do not come to an end" in unknown.reason
+
+    def test_cyborgs_policy(self, cloud):
+        cloud.stack.report()
+        rules = ("device", "deployable", "device_profile", "arq")
+        policy = cloud.stack.directory / "policy.yaml"
+        policy.write_text("".join(f'"cyborg:{each}:get_all": "!"\n' for each in rules))
+        CONF.set_override("policy_file", str(policy), group="oslo_policy")
+        checked = check(cloud)
+        assert {each.service for each in checked.unknown} == {"Cyborg"}
+        assert all("HTTP 403" in each.reason for each in checked.unknown)
+        assert checked.findings == ()
+
+    def test_nobody_listens(self, cloud):
+        cloud.file.write_text(
+            "clouds:\n  small:\n    auth_type: none\n"
+            "    accelerator_endpoint_override: http://127.0.0.1:1\n"
+            "    placement_endpoint_override: http://127.0.0.1:1\n"
+            "    compute_endpoint_override: http://127.0.0.1:1\n"
+        )
+        with pytest.raises(CloudUnusable, match="No service of the cloud answers"):
+            chain.check(cloud.open())
+
+
+def test_what_a_profile_can_ask_for(cloud):
+    cloud.stack.report()
+    replace_traits(cloud, provider(cloud), "OWNER_CYBORG", "CUSTOM_ACME_FAST")
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    cloud.forget()
+    (offer,) = offers.offers(cloud.open())
+    assert offer == {
+        "host": "compute-1",
+        "device_address": "0000:3b:00.0",
+        "device_name": "compute-1_0000:3b:00.0",
+        "kind": "GPU",
+        "vendor": "acme",
+        "model": "Fast",
+        "resource_class": "PGPU",
+        "traits": ("CUSTOM_ACME_FAST", "OWNER_CYBORG"),
+        "units": 1,
+    }
+    assert offers.profile(cloud.open(), "gpu").groups == (ANY_GPU,)
+    assert offers.profile(cloud.open(), "none") is None
+    assert cloud.methods() == {"GET"}

@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Accelerator requests that hold a device for nobody, made in the real Cyborg."""
+
+# The imports below stand after the check that they can succeed.
+# ruff: noqa: E402
+
+import datetime
+import urllib.error
+import urllib.request
+
+import pytest
+
+for _name in ("cyborg", "placement", "openstack"):
+    pytest.importorskip(_name, reason=f"{_name} is not installed: cyborg-ext-drivers[stack,cloud]")
+
+from cyborg import context as cyborg_context
+from cyborg import objects
+
+from cyborg_ext_drivers.cloud import requests
+from cyborg_ext_drivers.cloud.asking import CloudUnusable
+
+ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
+NOW = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.timezone.utc)
+
+
+def look(cloud, sleep=lambda _seconds: None):
+    cloud.forget()
+    looked = requests.look(cloud.open(), 10, sleep, lambda: NOW)
+    assert cloud.methods() <= {"GET"}
+    return looked
+
+
+def verdicts(looked):
+    return [each.verdict for each in looked.leftovers]
+
+
+@pytest.fixture
+def bound(cloud):
+    """Return an instance's request, bound as Nova has it bound."""
+    cloud.stack.report()
+    (handle,) = cloud.stack.bind([ANY_GPU])
+    cloud.nova.servers[handle.instance] = True
+    return handle
+
+
+def test_a_live_one_is_no_leftover(cloud, bound):
+    looked = look(cloud)
+    assert (looked.leftovers, looked.total, looked.unknown) == ((), 1, ())
+
+
+def test_the_instance_is_gone(cloud, bound):
+    del cloud.nova.servers[bound.instance]
+    cloud.nova.deleted[bound.instance] = {
+        "id": bound.instance,
+        "OS-SRV-USG:terminated_at": "2026-05-01T11:00:00.000000",
+    }
+    (orphan,) = look(cloud).leftovers
+    assert (orphan.verdict, orphan.age, orphan.host) == ("orphan", 3600, "compute-1")
+    assert orphan.device == "compute-1_0000:3b:00.0"
+    assert orphan.command == f"openstack accelerator arq delete {bound.request}"
+    # What the remark on service tokens rests on.
+    request = urllib.request.Request(
+        f"{cloud.cyborg.url}/v2/accelerator_requests?arqs={bound.request}", method="DELETE"
+    )
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(request)
+
+
+def test_nova_has_forgotten_when_the_instance_ended(cloud, bound):
+    cloud.nova.servers.clear()
+    (orphan,) = look(cloud).leftovers
+    assert (orphan.verdict, orphan.age) == ("orphan", None)
+
+
+@pytest.mark.parametrize(
+    "path, status",
+    [
+        ("/servers", "403 Forbidden"),
+        ("/servers", "404 Not Found"),
+        ("/servers", "500 Oh"),
+        ("/servers", "200 OK"),
+        ("/servers/{}", "403 Forbidden"),
+        ("/servers/{}", "500 Oh"),
+    ],
+)
+def test_when_nova_cannot_be_asked_nothing_is_an_orphan(cloud, bound, path, status):
+    cloud.nova.servers.clear()
+    cloud.compute.instead[path.format(bound.instance)] = (status, "text/html", "<html>")
+    looked = look(cloud)
+    assert verdicts(looked) == ["unknown"]
+    assert [each.service for each in looked.unknown] == ["Nova"]
+
+
+def test_an_instance_that_is_missing_from_the_list_alone_lives(cloud, bound):
+    """Nova leaves out what is in a cell that is down, and what came since the first page."""
+    cloud.compute.instead["/servers"] = ("200 OK", "application/json", '{"servers": []}')
+    assert look(cloud).leftovers == ()
+
+
+def test_a_request_in_a_passing_state(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    context = cyborg_context.get_admin_context()
+    profile = objects.DeviceProfile.get_by_name(context, "gpu")
+    arq = objects.ARQ(context, device_profile_name="gpu", device_profile_group_id=0)
+    made = objects.ExtARQ(context, arq=arq).create(context, profile.id)
+
+    (stuck,) = look(cloud).leftovers
+    assert (stuck.verdict, stuck.state, stuck.age) == ("stuck", "Initial", None)
+    # It goes on while we wait.
+    assert look(cloud, sleep=lambda _s: made.destroy(context)).leftovers == ()
+
+
+def test_a_request_that_failed(cloud, bound):
+    context = cyborg_context.get_admin_context()
+    request = objects.ExtARQ.get(context, bound.request)
+    request.update_state(context, "UnbindFailed")
+    assert verdicts(look(cloud)) == ["stuck"]
+
+
+def test_the_attach_handle_is_gone(cloud, bound):
+    """One such request, and Cyborg lists none."""
+    context = cyborg_context.get_admin_context()
+    (handle,) = objects.AttachHandle.list(context)
+    handle.destroy(context)
+    (gone,) = look(cloud).leftovers
+    assert gone.verdict == "handle-gone"
+    assert "Attach Handle" in gone.message
+
+
+def test_the_deployable_is_another(cloud, bound):
+    cloud.cyborg.instead["/v2/deployables"] = ("200 OK", "application/json", '{"deployables": []}')
+    assert verdicts(look(cloud)) == ["handle-gone"]
+
+
+def test_cyborg_does_not_answer(cloud):
+    cloud.cyborg.instead["/v2/accelerator_requests"] = ("503 No", "text/plain", "")
+    with pytest.raises(CloudUnusable, match="Cyborg was asked GET /accelerator_requests: HTTP 503"):
+        look(cloud)
