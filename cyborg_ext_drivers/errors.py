@@ -26,6 +26,8 @@
     ├── EnumerationError              the list of PCI functions itself cannot be read
     ├── ConfigurationError            an option has a value that cannot be used
     ├── ConfigurationFileError        a configuration file cannot be read
+    ├── asking.CloudUnusable          no cloud can be asked, or not enough of it answers
+    ├── asking.NotAnswered            a service of the cloud did not answer a request
     ├── CatalogError                  a catalogue file breaks the schema
     ├── images.UnusableImage          a path that names no image for an FPGA
     ├── tools.ToolMissing             a maker's tool is not installed

@@ -162,8 +162,9 @@ def add_options(parser, argv: list[str]) -> None:
 
     :raises CloudUnusable: when openstacksdk is missing.
     """
+    sdk = _sdk()
     try:
-        _sdk().OpenStackConfig().register_argparse_arguments(parser, argv)
+        sdk.OpenStackConfig().register_argparse_arguments(parser, argv)
     except _asking_errors() as error:
         raise CloudUnusable(f"No cloud can be asked: {_short(error)}") from None
 

@@ -154,6 +154,7 @@ def _request(row: Mapping[str, object]) -> Request:
         {str(k): str(v) for k, v in handle.items()} if isinstance(handle, dict) else {},
         _optional(row, "attach_handle_uuid"),
         _optional(row, "created_at"),
+        _optional(row, "updated_at"),
     )
 
 
@@ -268,19 +269,6 @@ def is_instance(cloud: Cloud, uuid: str) -> bool:
             return False
         raise
     return True
-
-
-def terminated_at(cloud: Cloud, uuid: str) -> str | None:
-    """Return when a server was deleted; ``None`` when Nova has forgotten it."""
-    rows = cloud.rows(
-        NOVA, "/servers/detail", "servers", all_tenants="True", deleted="True", uuid=uuid
-    )
-    times = (
-        _optional(row, "OS-SRV-USG:terminated_at") or _optional(row, "updated")
-        for row in rows
-        if row.get("id") == uuid
-    )
-    return next(times, None)
 
 
 def _text(row: Mapping[str, object], key: str) -> str:

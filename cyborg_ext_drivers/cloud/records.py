@@ -107,8 +107,9 @@ class Request(NamedTuple):
     profile: str
     handle: Mapping[str, str]
     handle_uuid: str | None
-    #: As told; Cyborg 14 to 17 tell no time of a request.
+    #: In UTC, as told.
     created_at: str | None
+    changed_at: str | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@
 A request whose instance lives is never called an orphan: Nova has to list all instances without
 it, and to answer once more, for this very one, that there is none.  Anything else is unknown.
 
-Cyborg's API does not tell since when a request exists, nor lists attach handles.  So a state
-that a request passes through is called stuck when a second look finds the same, and the age of
-an orphan is that of its instance's end, as long as Nova remembers it.
+A state that a request passes through is called stuck when it has been in it for ten minutes, or
+when a second look finds it there still.  Cyborg's API lists no attach handles: that one is gone
+is seen from Cyborg failing on it, or from its provider being none of Cyborg's.
 """
 
 import datetime
@@ -34,6 +34,8 @@ from cyborg_ext_drivers.cloud.records import Deployable, Request, Unknown
 ORPHAN, STUCK, HANDLE_GONE, UNKNOWN, LIVE = "orphan", "stuck", "handle-gone", "unknown", "live"
 _ENDED = ("BindFailed", "UnbindFailed")
 _PASSING = ("Initial", "BindStarted", "Unbound", "Deleting")
+#: Nova waits five minutes for a binding ([compute] arq_binding_timeout) before it gives up.
+STUCK_SECONDS = 600
 
 
 class Leftover(NamedTuple):
@@ -44,7 +46,7 @@ class Leftover(NamedTuple):
     verdict: str
     state: str
     message: str
-    #: Seconds since the request or, for an orphan, since its instance's end; ``None`` untold.
+    #: Seconds since the request was made; ``None`` where Cyborg does not tell.
     age: int | None
     host: str | None
     #: The name of the deployable, else the UUID of its provider.
@@ -85,23 +87,18 @@ def look(
     deployables = reader.part("deployables", reading.deployables)
     by_provider: dict[str | None, Deployable] = {e.provider: e for e in deployables or ()}
     gone = _gone(reader, {each.instance for each in found if each.instance})
-    stuck = _stuck(reader, found, settle, sleep)
+    stuck = _stuck(reader, found, now(), settle, sleep)
     leftovers = []
     for each in found:
         verdict, message = _verdict(each, gone, stuck, by_provider, deployables is not None)
         if verdict != LIVE:
-            told = each.created_at
-            if verdict == ORPHAN and told is None and each.instance:
-                told = reader.part(
-                    f"end of instance {each.instance}", reading.terminated_at, each.instance
-                )
             leftovers.append(
                 Leftover(
                     each.uuid,
                     verdict,
                     each.state,
                     message,
-                    _age(told, now()),
+                    _age(each.created_at, now()),
                     each.hostname,
                     _device(each, by_provider),
                     each.instance,
@@ -145,18 +142,30 @@ def _gone(reader: Reader, wanted: set[str]) -> Mapping[str, bool | None]:
 
 
 def _stuck(
-    reader: Reader, found: list[Request], settle: float, sleep: Callable[[float], object]
+    reader: Reader,
+    found: list[Request],
+    now: datetime.datetime,
+    settle: float,
+    sleep: Callable[[float], object],
 ) -> Mapping[str, bool | None]:
     stuck: dict[str, bool | None] = {e.uuid: True for e in found if e.state in _ENDED}
-    passing = {each.uuid: each.state for each in found if each.state in _PASSING}
-    if passing:
+    passing = {each.uuid: each for each in found if each.state in _PASSING}
+    old = {uuid for uuid, each in passing.items() if _is_old(each, now)}
+    stuck |= dict.fromkeys(old, True)
+    young = {uuid: each.state for uuid, each in passing.items() if uuid not in old}
+    if young:
         sleep(settle)
         again = reader.part("accelerator requests, once more", reading.requests)
         if again is None:
-            return stuck | dict.fromkeys(passing)
+            return stuck | dict.fromkeys(young)
         states = {each.uuid: each.state for each in again}
-        stuck |= {uuid: states.get(uuid) == state for uuid, state in passing.items()}
+        stuck |= {uuid: states.get(uuid) == state for uuid, state in young.items()}
     return stuck
+
+
+def _is_old(each: Request, now: datetime.datetime) -> bool:
+    age = _age(each.changed_at or each.created_at, now)
+    return age is not None and age >= STUCK_SECONDS
 
 
 def _verdict(

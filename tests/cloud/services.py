@@ -27,7 +27,6 @@ from urllib import parse
 import fixtures
 import pecan
 from cyborg.api import app
-from cyborg.common import authorize_wsgi
 
 from cyborg_ext_drivers.cloud.asking import Cloud
 from cyborg_ext_drivers.testing import _placement
@@ -75,7 +74,7 @@ class CyborgApi(fixtures.Fixture):
         self.roles = roles
 
     def _setUp(self):
-        self.useFixture(fixtures.MockPatchObject(authorize_wsgi, "_ENFORCER", None))
+        self.useFixture(fixtures.MonkeyPatch("cyborg.common.authorize_wsgi._ENFORCER", None))
         self.addCleanup(pecan.set_config, dict(pecan.configuration.DEFAULT), overwrite=True)
         application = app.setup_app()
 
@@ -95,7 +94,6 @@ class Nova:
         self.hypervisors = []
         self.flavors = []
         self.servers = {}
-        self.deleted = {}
         for host in hosts:
             self.add_host(host)
 
@@ -129,9 +127,6 @@ class Nova:
         if path == "/servers":
             servers = [{"id": each, "name": "vm"} for each in self.servers]
             return "200 OK", self._page("servers", servers, asked)
-        if path == "/servers/detail":
-            found = [v for k, v in self.deleted.items() if k == asked.get("uuid")]
-            return "200 OK", {"servers": found}
         name = path.removeprefix("/servers/")
         if name in self.servers:
             return "200 OK", {"server": {"id": name}}

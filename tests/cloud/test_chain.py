@@ -24,6 +24,7 @@ for _name in ("cyborg", "placement", "openstack"):
     pytest.importorskip(_name, reason=f"{_name} is not installed: cyborg-ext-drivers[stack,cloud]")
 
 from cyborg.conf import CONF
+from oslo_policy import opts
 
 from cyborg_ext_drivers.cloud import chain, offers
 from cyborg_ext_drivers.cloud.asking import CloudUnusable
@@ -303,6 +304,7 @@ class TestHalfAnswers:
         rules = ("device", "deployable", "device_profile", "arq")
         policy = cloud.stack.directory / "policy.yaml"
         policy.write_text("".join(f'"cyborg:{each}:get_all": "!"\n' for each in rules))
+        opts.set_defaults(CONF)
         CONF.set_override("policy_file", str(policy), group="oslo_policy")
         checked = check(cloud)
         assert {each.service for each in checked.unknown} == {"Cyborg"}
