@@ -17,7 +17,9 @@ Credentials, endpoints, timeouts and retries are those of openstacksdk's own con
 :mod:`cyborg_ext_drivers.cloud.reading`.
 """
 
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -29,6 +31,7 @@ _TYPES = {CYBORG: "accelerator", PLACEMENT: "placement", NOVA: "compute"}
 #: Cyborg 2.3 tells the status of a device; Placement 1.36 has suffixed in_tree and same_subtree;
 #: Nova 2.61 tells a flavor's extra specs in the list, 2.53 the UUIDs of hypervisors.
 MICROVERSIONS = {CYBORG: "2.3", PLACEMENT: "1.36", NOVA: "2.61"}
+_VERSION = "OpenStack-API-Version"
 _PAGE = 1000
 _LONGEST = 300
 _QUIET_SECONDS = 1.0
@@ -68,6 +71,7 @@ class Cloud:
         self._region = region
         self._progress = progress
         self._clients: dict[str, Any] = {}
+        self._is_bare = False
         self._begun = time.monotonic()
         self._told = 0.0
         #: How many requests were made so far; retries and those of keystoneauth not counted.
@@ -79,17 +83,13 @@ class Cloud:
         :raises NotAnswered: when there is no answer, an HTTP error, or something else than JSON.
         """
         request = f"GET {path}{_query(parameters)}"
-        self.requests += 1
-        self._tell(f"{service}: {request}")
-        try:
-            answer = self._client(service).get(
-                path + _query(parameters, encode=True),
-                microversion=MICROVERSIONS[service],
-                headers={"Accept": "application/json"},
-                raise_exc=False,
-            )
-        except _asking_errors() as error:
-            raise NotAnswered(service, request, _short(error)) from None
+        answer = self._send(service, path, request, parameters)
+        told = answer.headers.get(_VERSION, MICROVERSIONS[service])
+        if service == CYBORG and not self._is_bare and MICROVERSIONS[CYBORG] not in told:
+            # Before 17 Cyborg takes the header without a service type only, and answers others
+            # as the oldest version, without a word.
+            self._is_bare = True
+            answer = self._send(service, path, request, parameters)
         if answer.status_code >= 300:
             reason = _refusal(service, answer)
             raise NotAnswered(service, request, reason, answer.status_code)
@@ -100,6 +100,24 @@ class Cloud:
         if not isinstance(said, dict):
             raise NotAnswered(service, request, "the answer is no JSON object")
         return said
+
+    def _send(self, service: str, path: str, request: str, parameters: Mapping[str, object]):
+        self.requests += 1
+        self._tell(f"{service}: {request}")
+        headers = {"Accept": "application/json"}
+        version: str | None = MICROVERSIONS[service]
+        if service == CYBORG and self._is_bare:
+            headers[_VERSION], version = MICROVERSIONS[CYBORG], None
+        try:
+            with self._patience(f"{service}: {request}"):
+                return self._client(service).get(
+                    path + _query(parameters, encode=True),
+                    microversion=version,
+                    headers=headers,
+                    raise_exc=False,
+                )
+        except _asking_errors() as error:
+            raise NotAnswered(service, request, _short(error)) from None
 
     def rows(self, service: str, path: str, key: str, **parameters: object) -> list[dict]:
         """Return the list that the answer holds under *key*; what is no object is left out.
@@ -135,6 +153,17 @@ class Cloud:
         if service not in self._clients:
             self._clients[service] = _adapter(self._region, _TYPES[service])
         return self._clients[service]
+
+    @contextlib.contextmanager
+    def _patience(self, text: str) -> Iterator[None]:
+        """Tell of one request that takes long: Cyborg answers for thousands of devices at once."""
+        timer = threading.Timer(_QUIET_SECONDS, self._progress, (f"waiting for {text}",))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _tell(self, text: str) -> None:
         now = time.monotonic()

@@ -292,11 +292,17 @@ class Chain:
             if told is None or told[2] + told[1] < told[0] or not told[1]:
                 continue
             total, reserved, used = told
+            device = picture.device_of.get(each.uuid)
+            is_known = device is not None and device.status is not None
             self.broken.add(each.provider or "")
             yield codes.INVENTORY_RESERVED.finding(
                 each.name,
                 f"{reserved} of {total} {each.resource_class} of {each.name} are reserved, and "
-                "Cyborg has the device enabled",
+                + (
+                    "Cyborg has the device enabled"
+                    if is_known
+                    else "Cyborg does not tell whether the device is disabled"
+                ),
                 ("total", total),
                 ("reserved", reserved),
                 ("used", used),

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How many requests a cloud costs, and that pages are followed."""
+
+# The imports below stand after the check that they can succeed.
+# ruff: noqa: E402
+
+import pytest
+
+for _name in ("cyborg", "placement", "openstack"):
+    pytest.importorskip(_name, reason=f"{_name} is not installed: cyborg-ext-drivers[stack,cloud]")
+
+from cyborg_ext_drivers.cloud import chain, reading
+from cyborg_ext_drivers.testing.stack import Stack
+from tests.cloud.services import Nova, SmallCloud
+from tests.stack.one_card import OneCard
+
+ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
+
+
+class ManyCards(OneCard):
+    """A driver whose host has so many cards of a kind."""
+
+    def __init__(self, number):
+        super().__init__(traits=("OWNER_CYBORG", "CUSTOM_GPU_ACME"))
+        self.number = number
+
+    def discover(self):
+        found = []
+        for bus in range(1, self.number + 1):
+            (device,) = super().discover()
+            (deployable,) = device.deployable_list
+            info = f'{{"bus": "{bus:02x}", "device": "00", "domain": "0000", "function": "0"}}'
+            device.controlpath_id.cpid_info = deployable.attach_handle_list[0].attach_info = info
+            deployable.name = f"compute-1_0000:{bus:02x}:00.0"
+            found.append(device)
+        return found
+
+
+def test_the_number_of_requests_does_not_grow_with_the_devices():
+    counted = {}
+    for number in (1, 12):
+        with Stack(driver_objects=[ManyCards(number)]) as stack:
+            with SmallCloud(stack, Nova("compute-1")) as cloud:
+                stack.report()
+                stack.create_profile("gpu", [ANY_GPU])
+                checked = chain.check(cloud.open())
+                assert (checked.devices, checked.findings, checked.unknown) == (number, (), ())
+                counted[number] = checked.requests
+    assert counted[1] == counted[12] <= 18
+
+
+def test_one_card_of_several_is_broken():
+    with Stack(driver_objects=[ManyCards(3)]) as stack:
+        with SmallCloud(stack, Nova("compute-1")) as cloud:
+            stack.report()
+            stack.create_profile("gpu", [ANY_GPU])
+            stack.create_profile("three", [ANY_GPU] * 3)
+            device = stack.devices()[1].deployables[0]
+            path = f"/resource_providers/{device.provider}/inventories/PGPU"
+            inventory = stack.placement("GET", path)
+            stack.placement("PUT", path, {**inventory, "reserved": 1})
+            (finding,) = chain.check(cloud.open()).findings
+            assert (finding.code.name, finding.subject) == ("inventory-reserved", device.name)
+
+
+def test_pages_are_followed(cloud):
+    for number in range(2000):
+        cloud.nova.add_host(f"host-{number}")
+    found = reading.hypervisors(cloud.open())
+    assert (len(found), len({each.name for each in found})) == (2001, 2001)
+    assert len(cloud.compute.seen) == 3
