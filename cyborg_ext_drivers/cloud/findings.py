@@ -25,6 +25,20 @@ CYBORG, PLACEMENT, NOVA = "Cyborg", "Placement", "Nova"
 PROFILE, FLAVOR = "the profile", "the flavor"
 
 
+_OF_PLACEMENT = ("resource ", "trait ", "allocation ")
+
+
+def _whole(command: str) -> str:
+    """Return a command with Placement's version: osc-placement asks with 1.0, which knows little.
+
+    1.29 is the newest that each osc-placement since Train has, and has all options used here.
+    """
+    words = command.removeprefix("openstack ")
+    if words.startswith(_OF_PLACEMENT):
+        return f"openstack --os-placement-api-version 1.29 {words}"
+    return command
+
+
 class CloudCode(NamedTuple):
     """One kind of broken link: ``trait-not-in-placement``."""
 
@@ -46,9 +60,8 @@ class CloudCode(NamedTuple):
     ) -> "CloudFinding":
         """Return a finding of this kind; *commands* only look."""
         shown = tuple(Evidence(path, str(value)) for path, value in evidence)
-        return CloudFinding(
-            self, severity or self.severity, subject, host, message, shown, commands
-        )
+        whole = tuple(_whole(command) for command in commands)
+        return CloudFinding(self, severity or self.severity, subject, host, message, shown, whole)
 
     def __str__(self) -> str:
         return self.name

@@ -196,7 +196,7 @@ class _Wishes:
                     profile,
                     f"No device has all that group {number} of {profile.name} asks for",
                     ("group", _said(profile.groups[number])),
-                    commands=(_command([group], None, self._root),),
+                    commands=(_command([group]),),
                 )
                 return
             sound = [each for each in able if each.provider not in self._broken]
@@ -216,7 +216,7 @@ class _Wishes:
                 ("free", 0),
                 ("satisfy", sound_number),
                 commands=(
-                    _command([groups[number]], None, self._root),
+                    _command([groups[number]]),
                     "openstack accelerator arq list",
                 ),
                 severity=None if is_named else _FULL,
@@ -231,7 +231,7 @@ class _Wishes:
                 f"Each of the {len(groups)} groups of {profile.name} can be had, but no host has "
                 "enough for all",
                 *((f"group {n}", _said(group)) for n, group in enumerate(profile.groups)),
-                commands=(_command(groups, None, self._root),),
+                commands=(_command(groups),),
             )
         elif not any(each.provider in self._broken for each in self._present):
             yield self._amount(profile, groups[0])
@@ -243,7 +243,7 @@ class _Wishes:
             f"Placement offers nothing for {profile.name}, though devices that satisfy it "
             "have something free",
             ("group", _said(profile.groups[0])),
-            commands=(_command([group], None, self._root),),
+            commands=(_command([group]),),
         )
 
     def _is_enough_on_a_host(self, groups: list[Group]) -> bool:
@@ -317,9 +317,9 @@ def _parameters(groups: list[Group], root: str | None) -> dict[str, object]:
     return parameters
 
 
-def _command(groups: list[Group], _name: str | None, root: str | None) -> str:
-    """Return osc-placement's command line that asks the same."""
-    words = ["openstack --os-placement-api-version 1.36 allocation candidate list"]
+def _command(groups: list[Group]) -> str:
+    """Return osc-placement's command line that asks the same, of all hosts."""
+    words = ["openstack allocation candidate list"]
     for number, group in enumerate(groups):
         if len(groups) > 1:
             words.append(f"--group {number}")
@@ -328,8 +328,6 @@ def _command(groups: list[Group], _name: str | None, root: str | None) -> str:
         words += [f"--forbidden {trait}" for trait in sorted(group.forbidden)]
     if len(groups) > 1:
         words.append("--group-policy none")
-    elif root is not None:
-        words.append(f"--in-tree {root}")
     return " ".join(words)
 
 
