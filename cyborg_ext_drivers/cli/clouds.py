@@ -31,12 +31,15 @@ class AskingCloud(Reporting):
     def get_parser(self, prog_name: str) -> ArgumentParser:
         """Add ``--os-cloud`` and the credentials' options, as openstacksdk has them."""
         parser = super().get_parser(prog_name)
+        others = {action.dest for action in parser._actions}
         try:
             asking.add_options(parser, list(getattr(self.app, "given", ())))
         except asking.CloudUnusable:
             # Said when the command runs; until then its option is no mistake.
             with contextlib.suppress(Exception):
                 parser.add_argument("--os-cloud", help=SUPPRESS)
+        # The SDK takes all it is given for its own, and a profile is something else to it.
+        self._options = {action.dest for action in parser._actions} - others
         return parser
 
     def cloud(self, parsed_args: Namespace) -> asking.Cloud:
@@ -44,7 +47,8 @@ class AskingCloud(Reporting):
 
         :raises CloudUnusable: when there is none.
         """
-        return asking.open_cloud(parsed_args, lambda text: print(text, file=sys.stderr))
+        options = {key: each for key, each in vars(parsed_args).items() if key in self._options}
+        return asking.open_cloud(Namespace(**options), lambda text: print(text, file=sys.stderr))
 
 
 def row_of_unknown(unknown: Unknown) -> dict[str, Any]:

@@ -55,6 +55,8 @@ def test_a_sound_cloud(cloud, diagnose):
     cloud.forget()
     code, out, _err = diagnose("cloud", "check", "--os-cloud", "small")
     assert (code, out.startswith("No broken link: 1 devices on 1 hosts")) == (0, True)
+    code, out, _err = diagnose("cloud", "check", "--host", "compute-1", "--profile", "rackspace")
+    assert (code, "profile-unknown" in out) == (1, True)
     assert diagnose("cloud", "arqs")[:2] == (0, "0 accelerator requests: none left over.\n")
     assert cloud.methods() == {"GET"}
 
@@ -107,6 +109,17 @@ def test_a_cloud_that_is_not_there(cloud, diagnose):
     cloud.cyborg.instead["/v2/accelerator_requests"] = ("500 Oh", "text/plain", "")
     code, out, err = diagnose("cloud", "arqs")
     assert (code, out) == (2, "") and "GET /accelerator_requests: HTTP 500" in err
+
+
+def test_no_cloud_is_named(tmp_path, diagnose, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("OS_CLOUD", "OS_CLIENT_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    for command in ("check", "arqs"):
+        code, out, err = diagnose("cloud", command)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
 
 
 def test_without_openstacksdk(tmp_path):
