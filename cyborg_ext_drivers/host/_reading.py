@@ -27,7 +27,6 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Callable
 
 # A sysfs attribute is at most one page (Documentation/filesystems/sysfs.rst).
 PAGE = 4096
@@ -36,6 +35,11 @@ LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A FIFO or a device in the place of an attribute must not block, a link not be followed, a
 # terminal not become that of the agent.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+#: What is said of an error that is found here and not by the kernel.
+WORDS = {
+    errno.ESPIPE: "No file but a pipe or a device",
+    errno.E2BIG: "More entries than any host has",
+}
 # A PCI domain has at most 65536 functions; a host with more entries is none.
 _MOST_NAMES = 1 << 17
 # File systems take their time stamps from a clock that ticks every few milliseconds.
@@ -60,14 +64,25 @@ def read(path: str, parent: int | None = None, size: int = PAGE + 1) -> bytes | 
 def _nothing(descriptor: int) -> bytes:
     """Return that a file is empty; a FIFO that nobody writes to is no empty file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise OSError(errno.ESPIPE, "No file but a pipe or a device")
+        raise OSError(errno.ESPIPE, WORDS[errno.ESPIPE])
     return b""
 
 
+class Head:
+    """The raw read of the first *size* bytes."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def __call__(self, path: str, parent: int | None = None) -> bytes | None:
+        """Return the bytes, ``None`` when the file is absent."""
+        return read(path, parent, self.size)
+
+
 @functools.cache
-def read_head(size: int) -> Callable[..., bytes | None]:
+def read_head(size: int) -> Head:
     """Return the raw read of the first *size* bytes."""
-    return lambda path, parent=None: read(path, parent, size)
+    return Head(size)
 
 
 def read_quickly(path: str, parent: int) -> bytes | None:
@@ -113,7 +128,7 @@ def entries_of(descriptor: int) -> list[tuple[str, int]]:
     with os.scandir(descriptor) as entries:
         found = [(each.name, each.inode()) for each in itertools.islice(entries, _MOST_NAMES)]
     if len(found) == _MOST_NAMES:
-        raise OSError(errno.E2BIG, "More entries than any host has")
+        raise OSError(errno.E2BIG, WORDS[errno.E2BIG])
     return found
 
 

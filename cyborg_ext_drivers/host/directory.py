@@ -76,19 +76,27 @@ class Directory:
         """Return the host's path of one entry, for evidence."""
         return f"{self.path}/{name}"
 
+    def resolved(self) -> str:
+        """Return where it lies with all links followed, the root that is looked at included."""
+        return os.path.realpath(self.real)
+
     def fetch(self, names: Iterable[str], parent: int | None = None) -> None:
         """Read several small files at one go; later reads of them answer from here.
 
         :param parent: a descriptor of this directory, where one is open anyway.
         """
-        here = f"{self.real}/" if parent is None else ""
         for name in names:
             try:
-                if name in CONSTANT:
-                    self._versions[name] = version(here + name, parent)
-                self._files[name] = read(here + name, parent)
+                self._files[name] = self._read(name, parent)
             except OSError as error:
                 self._files[name] = Unreadable(self.path_of(name), reason(error), error.errno)
+
+    def _read(self, name: str, parent: int | None) -> bytes | None:
+        """Return the raw content of a small file; the one place where it comes from."""
+        here = name if parent is not None else f"{self.real}/{name}"
+        if name in CONSTANT:
+            self._versions[name] = version(here, parent)
+        return read(here, parent)
 
     def data(self, name: str) -> bytes | None:
         """Return what a small file holds, ``None`` when it is absent.
@@ -236,16 +244,19 @@ class Directory:
         """Return what a raw read answers of an entry, of the directory itself for no name."""
         key = ask, name
         if key not in self._answers:
-            # The dot follows the link that a function's own directory is on the bus.
-            real = f"{self.real}/{name or '.'}"
             try:
-                self._answers[key] = ask(real)
+                self._answers[key] = self._raw(ask, name)
             except OSError as error:
                 path = self.path_of(name) if name else self.path
                 if ask is read_link and error.errno == errno.EINVAL:
                     raise Malformed(path, "no link", "a symbolic link") from None
                 raise Unreadable(path, reason(error)) from None
         return self._answers[key]
+
+    def _raw(self, ask: Callable, name: str) -> Any:
+        """Return what a raw read answers; the one place where it comes from."""
+        # The dot follows the link that a function's own directory is on the bus.
+        return ask(f"{self.real}/{name or '.'}")
 
 
 def _spelled(name: str) -> str:

@@ -125,6 +125,8 @@ class Nvml:
             a root that is not the running machine NVML is asked only if it is given.
         :param timeout: for so many seconds the answer is waited for.
         """
+        if self._tree.nvml_answer is not None:
+            return self._tree.nvml_answer
         if self._answer is None:
             self._answer = self._asked(functions, library, timeout)
         if self._answer.state is not State.NOT_ASKED:

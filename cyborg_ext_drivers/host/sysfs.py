@@ -23,6 +23,7 @@ Next stop: :mod:`cyborg_ext_drivers.host.pci`.
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from cyborg_ext_drivers.errors import ReadError, Unreadable
 from cyborg_ext_drivers.host._containment import follow
@@ -37,6 +38,11 @@ class Tree:
     Below any other root, a directory that a link leads out of the root is not followed:
     absolute links are taken as the host would take them, the rest is unreadable.
     """
+
+    #: What NVML said, and udev's names by address, when the files were captured; ``None`` where
+    #: both can be asked.  Other kinds of trees have them.
+    nvml_answer: Any = None
+    udev_names: Mapping[str, tuple[str | None, str | None]] | None = None
 
     def __init__(self, root: str | os.PathLike = "/"):
         self.root = os.path.realpath(root)
@@ -163,23 +169,26 @@ class Tree:
         except ReadError as error:
             return error
 
+    def _made(self, path: str, real: str, was_absent: bool = False) -> Directory:
+        return Directory(path, real, was_absent)
+
     def _find(self, path: str, fetch: Iterable[str]) -> Directory:
         if self.is_live:
-            directory = Directory(path, path)
+            directory = self._made(path, path)
             directory.fetch(fetch)
             return directory
         try:
             descriptor = os.open(self.root + path, LOCATE)
         except FileNotFoundError:
             real = follow(self.root, path)
-            return Directory(path, real, was_absent=not os.path.isdir(real))
+            return self._made(path, real, was_absent=not os.path.isdir(real))
         except OSError as error:
             raise Unreadable(path, reason(error)) from None
         try:
             real = place_of(descriptor)
             if not real.startswith(f"{self.root}/"):
-                return Directory(path, follow(self.root, path))
-            directory = Directory(path, real)
+                return self._made(path, follow(self.root, path))
+            directory = self._made(path, real)
             directory.fetch(fetch, descriptor)
             return directory
         finally:

@@ -19,7 +19,6 @@ report.  An idle GPU trains it down.
 """
 
 import dataclasses
-import os
 import re
 
 from cyborg_ext_drivers.address import is_sysfs_name
@@ -70,7 +69,7 @@ def parents_of(function: PciFunction) -> tuple[str, ...]:
 
     :raises ReadError: when the link to its attributes leads nowhere.
     """
-    path = os.path.realpath(function.directory.real)
+    path = function.directory.resolved()
     parts = [part for part in path.split("/") if is_sysfs_name(part)]
     return tuple(part for part in parts if part != function.name)
 
