@@ -73,7 +73,7 @@ class DeviceCommand(Looking, ShowOne):
             decision = _decision(address, view)
             if is_wanting(decision.assessment):
                 self.exit_code = SKIPPED
-            fields = _fields(decision, view)
+            fields = fields_of(decision, view)
         if parsed_args.formatter not in ("json", "yaml"):
             fields = {name: _text(name, value) for name, value in fields.items()}
         return tuple(fields), tuple(
@@ -96,7 +96,8 @@ def _decision(address: PciAddress, view: View) -> Decision:
     return Decision(rows.of_no_accelerator(function, view), None)
 
 
-def _fields(decision: Decision, view: View) -> dict[str, Any]:
+def fields_of(decision: Decision, view: View) -> dict[str, Any]:
+    """Return all that is known of one function, by the names under which it is shown."""
     closer = view.surveyor.look_closer(decision.assessment, view.host)
     decision = decision._replace(assessment=closer)
     assessment, report = decision

@@ -16,9 +16,10 @@ import contextlib
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from oslo_config import cfg
 from stevedore import driver, exception
 
 from cyborg_ext_drivers import conf
@@ -40,6 +41,8 @@ class View(NamedTuple):
     host: Host
     surveyor: Surveyor
     hostname: str
+    #: Where the options come from.
+    configuration: cfg.ConfigOpts | None = None
 
     def decisions(self) -> list[Decision]:
         """Look at the host and return what becomes of each accelerator and candidate.
@@ -146,15 +149,25 @@ class Looking(Reporting):
             help="instead of a real host a described one: its name in the package, or its "
             f"file{repeated}",
         )
+        group.add_argument(
+            "--snapshot",
+            metavar="FILE",
+            action=action,
+            help=f"instead of a real host one in a file, as snapshot save writes it{repeated}",
+        )
         return parser
 
     @contextlib.contextmanager
-    def looking(self, parsed_args: Namespace) -> Iterator[View]:
+    def looking(
+        self, parsed_args: Namespace, host_at: Callable[[str], Host] = Host
+    ) -> Iterator[View]:
         """Provide the host that the options mean.
 
+        :param host_at: makes the host below a root.
         :raises ExtDriversError: when the host or the configuration cannot be read.
         """
-        with _looking(parsed_args.host_root, parsed_args.fake, parsed_args.config_file) as view:
+        given = Given(parsed_args.host_root, parsed_args.fake, parsed_args.snapshot)
+        with _looking(given, parsed_args.config_file, host_at) as view:
             yield view
 
     def looking_at_all(self, parsed_args: Namespace) -> Iterator[tuple[str | None, View]]:
@@ -162,19 +175,34 @@ class Looking(Reporting):
 
         :raises ExtDriversError: when a host or the configuration cannot be read.
         """
-        roots, fakes = parsed_args.host_root or (), parsed_args.fake or ()
-        given = [(root, None) for root in roots] + [(None, fake) for fake in fakes]
-        for root, fake in given or [(None, None)]:
-            with _looking(root, fake, parsed_args.config_file) as view:
-                yield root or fake, view
+        hosts = [Given(host_root=root) for root in parsed_args.host_root or ()]
+        hosts += [Given(fake=fake) for fake in parsed_args.fake or ()]
+        hosts += [Given(snapshot=file) for file in parsed_args.snapshot or ()]
+        for given in hosts or [Given()]:
+            with _looking(given, parsed_args.config_file) as view:
+                yield next(filter(None, given), None), view
+
+
+class Given(NamedTuple):
+    """By which of the options a host is given; by none it is the running machine."""
+
+    host_root: str | None = None
+    fake: str | None = None
+    snapshot: str | None = None
 
 
 @contextlib.contextmanager
-def _looking(root: str | None, fake: str | None, files: list[str] | None) -> Iterator[View]:
+def _looking(
+    given: Given, files: list[str] | None, host_at: Callable[[str], Host] = Host
+) -> Iterator[View]:
     with contextlib.ExitStack() as stack:
-        if fake is not None:
-            root = str(stack.enter_context(_fake_host(fake)).root)
-        view = _view(root, files)
+        if given.snapshot is not None:
+            view = _in_snapshot(given, files, stack)
+        else:
+            root = given.host_root
+            if given.fake is not None:
+                root = str(stack.enter_context(_fake_host(given.fake)).root)
+            view = _view(root, files, host_at)
         for said in (*view.doubts(), *view.surveyor.unmet(view.host)):
             print(said, file=sys.stderr)
         yield view
@@ -184,6 +212,7 @@ def same_host(parsed_args: Namespace) -> str:
     """Return the options by which another subcommand looks at the same host; each after a space."""
     named = [("--host-root", each) for each in _each(parsed_args.host_root)]
     named += [("--fake", each) for each in _each(parsed_args.fake)]
+    named += [("--snapshot", each) for each in _each(parsed_args.snapshot)]
     named += [("--config-file", file) for file in parsed_args.config_file or ()]
     return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
 
@@ -192,7 +221,18 @@ def _each(given: list[str] | str | None) -> list[str | None]:
     return given if isinstance(given, list) else [given]
 
 
-def _view(root: str | None, files: list[str] | None) -> View:
+def _in_snapshot(given: Given, files: list[str] | None, stack: contextlib.ExitStack) -> View:
+    # Who looks at a real host does not wait for what opens files.
+    from cyborg_ext_drivers.snapshot import opening
+
+    if given.host_root is not None or given.fake is not None:
+        raise ContradictingOptions("--snapshot is a host of its own; leave the other one out")
+    opened = stack.enter_context(opening.opened(given.snapshot))
+    view = _view(opened.root, files, lambda root: opened.host)
+    return view._replace(hostname=opened.hostname)
+
+
+def _view(root: str | None, files: list[str] | None, host_at: Callable[[str], Host]) -> View:
     configuration = conf.read(files, root or "/")
     if root is not None:
         configuration.set_override("host_root", conf.absolute(root), group=conf.GROUP.name)
@@ -208,7 +248,8 @@ def _view(root: str | None, files: list[str] | None) -> View:
     surveyor = Surveyor(options)
     for fault in surveyor.catalog.faults:
         print(f"A catalogue file is left out: {fault}", file=sys.stderr)
-    return View(Host(options.host_root), surveyor, conf.hostname(configuration))
+    host = host_at(options.host_root)
+    return View(host, surveyor, conf.hostname(configuration), configuration)
 
 
 def _fake_host(name: str):
@@ -217,6 +258,10 @@ def _fake_host(name: str):
     except (ImportError, exception.NoMatches) as error:
         raise FakeHostsMissing(error) from None
     return kind.named(name)
+
+
+class ContradictingOptions(ExtDriversError):
+    """Options that name two hosts, or ask of one what it cannot do."""
 
 
 class FakeHostsMissing(ExtDriversError):

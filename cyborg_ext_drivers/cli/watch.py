@@ -23,7 +23,7 @@ from collections.abc import Callable
 from cliff.command import Command
 
 from cyborg_ext_drivers.cli import rows
-from cyborg_ext_drivers.cli.looking import Looking, View
+from cyborg_ext_drivers.cli.looking import ContradictingOptions, Looking, View
 from cyborg_ext_drivers.survey import Assessment
 
 _POLL_SECONDS = 1.0
@@ -47,6 +47,8 @@ class WatchCommand(Looking, Command):
 
     def take_action(self, parsed_args: Namespace) -> None:
         """Print the changes as they come."""
+        if parsed_args.snapshot is not None:
+            raise ContradictingOptions("nothing changes in a snapshot; use host or device")
         gc.enable()
         with self.looking(parsed_args) as view, contextlib.suppress(KeyboardInterrupt):
             changes = view.host.udev.changes()

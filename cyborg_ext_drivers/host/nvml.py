@@ -114,6 +114,11 @@ class Nvml:
         self._children = children or Children()
         self._answer: NvmlAnswer | None = None
 
+    @property
+    def answer(self) -> NvmlAnswer | None:
+        """What was answered in this look, ``None`` where nobody asked."""
+        return self._tree.nvml_answer or self._answer
+
     def again(self, tree: Tree) -> "Nvml":
         """Return the same to be asked anew, for another look at the host."""
         return Nvml(tree, self._children)

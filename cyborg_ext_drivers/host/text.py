@@ -58,17 +58,26 @@ def read_text(path: str, most_bytes: int) -> str:
 
     :raises UnusableFile: when it cannot be read, is no file, too large or no UTF-8 text.
     """
+    data = read_bytes(path, most_bytes)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UnusableFile(f"line {line}: it is no UTF-8 text") from None
+
+
+def read_bytes(path: str, most_bytes: int) -> bytes:
+    """Return what a file holds; ``/dev/null`` is an empty one.
+
+    :raises UnusableFile: when it cannot be read, is no file or too large.
+    """
     try:
         data = _read(path, most_bytes + 1)
     except OSError as error:
         raise UnusableFile(error.strerror or str(error), error.errno) from None
     if len(data) > most_bytes:
         raise UnusableFile(f"it is larger than {most_bytes >> 20} MiB")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UnusableFile(f"line {line}: it is no UTF-8 text") from None
+    return data
 
 
 def _read(path: str, size: int) -> bytes:

@@ -144,6 +144,16 @@ class Captured:
         if path not in self._nodes:
             self._add(path, Present())
 
+    def add(self, path: str, node: Node) -> None:
+        """Add a node as it is."""
+        self._add(path, node)
+
+    def replace(self, path: str, node: Node) -> None:
+        """Let something else be where something is, its place among its neighbours kept."""
+        if path not in self._nodes:
+            raise ValueError(f"nothing is at {path!r}")
+        self._nodes[path] = node
+
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names of what is known in a directory, in the kernel's order."""
         return tuple(self._names.get(path, ()))
@@ -226,7 +236,7 @@ class Captured:
         node = self._nodes.get(path)
         if isinstance(node, Failure) and node.is_directory:
             raise _error(node.errno)
-        if node is not None and not isinstance(node, Folder):
+        if node is not None and not isinstance(node, Folder | Present):
             raise _error(errno.ENOTDIR)
 
     def _at(self, path: str) -> Node | None:
@@ -270,6 +280,8 @@ class Captured:
         if isinstance(node, Folder | Failure) and node.errno:
             is_directory = isinstance(node, Folder) or node.is_directory
             raise _error(node.errno if is_directory else errno.ENOTDIR)
+        if isinstance(node, Present):
+            return None
         if not isinstance(node, Folder):
             raise _error(errno.ENOTDIR)
         return list(self._names.get(here, ()))
@@ -362,6 +374,8 @@ class CapturedTree(Tree):
                 real = captured.locate(path, is_strict=False)
                 absent = not captured.is_directory(real)
                 return CapturedDirectory(captured, path, real, was_absent=absent)
+            if isinstance(captured.nodes[real], Present):
+                return CapturedDirectory(captured, path, real, was_absent=True)
             if not captured.is_directory(real):
                 raise _error(errno.ENOTDIR)
         except LeadsOut:

@@ -1,0 +1,441 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Takes out of a captured host what names it, its owner or its people, and what opens doors.
+
+The same value becomes the same other value wherever it stands, so what belonged together still
+does; UUIDs keep their order, so lists of them do.  PCI addresses, ids and numbers stay.  What names
+a design and no card (``afu_id``, ``interface_uuids``) stays as well: traits are made of it.
+
+Next stop: :mod:`cyborg_ext_drivers.snapshot.archive`.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cyborg_ext_drivers.host.kernel import COMMAND_LINE
+from cyborg_ext_drivers.host.nvml import NvmlAnswer
+from cyborg_ext_drivers.snapshot.archive import Snapshot
+from cyborg_ext_drivers.snapshot.captured import Captured, File, Link
+
+#: What stands for the name of the host.
+HOST = "redacted-host"
+_REDACTED = "redacted"
+_UUID = re.compile(
+    r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
+)
+_MAC = re.compile(
+    r"(?<![0-9A-Za-z:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![0-9A-Za-z:-])"
+)
+_IPV4 = re.compile(r"(?<![0-9A-Za-z.])(?:\d{1,3}\.){3}\d{1,3}(?![0-9A-Za-z]|\.\d)")
+_IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:])")
+_SECRET = re.compile(
+    r"([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key)"
+    r"[\w.-]*[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})([^\s\"'\\,;}]+)",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(r"(://)[^/\s:@\"']+:[^/\s@\"']+(?=@)")
+_HOME = re.compile(r"(/home/)([^/\s\"':]+)")
+_SERIAL_IN_TEXT = re.compile(
+    r"(serial(?:[_ -]?(?:number|no))?[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})([^\s\"'\\,;}]+)",
+    re.IGNORECASE,
+)
+# What these say is the same on every card with the same design.
+_OF_DESIGNS = re.compile(r".*/(?:afu_id|compat_id|region_id|interface_id|bitstream_id|\w+_uuids)")
+_VERSIONS = re.compile(r".*/(?:\w*version|vbios\w*|fw_ver|firmware\w*|osrelease)")
+_SERIAL_FILES = re.compile(
+    r".*/(?:serial|serial_?num(?:ber)?|board_serial|unique_id|product_serial)"
+)
+_FABRIC = "fabricmanager.cfg"
+_WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
+_PLAIN_FLAG = re.compile(r"[a-z][a-z_.-]{0,30}")
+#: Words of the kernel's command line that say something about attaching devices.
+_OF_DEVICES = re.compile(
+    r"\w*iommu\w*(?:\.\w+)?|vfio\w*(?:[.-]\w+)?|pcie?\w*(?:\.\w+)?|nvidia\w*\.\w+|nouveau\.\w+"
+    r"|amdgpu\.\w+|i915\.\w+|xe\.\w+|radeon\.\w+|kvm\w*(?:\.\w+)?|hugepages\w*|default_hugepagesz"
+    r"|(?:module|modprobe\.|rd\.driver\.)_?(?:blacklist|pre|post)|video|efifb|simplefb|console|root"
+    r"|BOOT_IMAGE|initcall_blacklist|intremap|mem_encrypt|mitigations|numa\w*|isolcpus|nohz\w*"
+    r"|rcu_nocbs|acpi\w*|efi|lockdown|crashkernel|memmap|mem|nosmt|noapic|x2apic\w*|swiotlb|cma"
+    r"|systemd\.unified_cgroup_hierarchy|arm-smmu\w*\.\w+|irqaffinity|preempt|transparent_hugepage"
+)
+# Extended capability of a device's serial number (PCI Express Base Specification).
+_SERIAL_CAPABILITY = 0x0003
+_FIRST_EXTENDED = 0x100
+
+
+class Redactor:
+    """Replaces what is secret, the same by the same.
+
+    :param hostname: ``[DEFAULT] host`` of the snapshot, which becomes :data:`HOST`.
+    :param names: other names of the machine.
+    :param salt: what makes UUIDs others, and is kept nowhere.
+    """
+
+    def __init__(self, hostname: str, names: Iterable[str], salt: bytes):
+        self._salt = salt
+        self._names = {hostname.lower(): HOST}
+        for name in names:
+            if len(name) > 2 and name.lower() != "localhost":
+                self._names.setdefault(name.lower(), f"{HOST}-{len(self._names) + 1}")
+        self._uuids: dict[str, str] = {}
+        self._serials: dict[str, str] = {}
+        self._others: dict[str, dict[str, str]] = collections.defaultdict(dict)
+        self._found: dict[str, dict[str, int]] = collections.defaultdict(dict)
+        self._place = ""
+        self._name = re.compile(
+            r"(?<![A-Za-z0-9])(?:"
+            + "|".join(sorted(map(re.escape, self._names), key=len, reverse=True))
+            + r")(?![A-Za-z0-9])",
+            re.IGNORECASE,
+        )
+
+    def learn_uuids(self, texts: Iterable[str]) -> None:
+        """Learn which UUIDs there are; each becomes another one, and their order stays."""
+        found = sorted({match.lower() for text in texts for match in _UUID.findall(text)})
+        made = sorted(
+            uuid.UUID(bytes=hmac.digest(self._salt, each.encode(), "sha256")[:16], version=4)
+            for each in found
+        )
+        self._uuids = {each: str(other) for each, other in zip(found, made)}
+
+    def learn_serial(self, serial: str) -> None:
+        """Learn a serial number, to find it elsewhere."""
+        plain = serial.strip()
+        # What is as short as a number would be found everywhere.
+        if len(plain) >= 5 and not re.fullmatch(r"[0x.\-]*", plain):
+            self._serials.setdefault(plain, f"redacted-serial-{len(self._serials) + 1}")
+
+    def at(self, place: str) -> None:
+        """Note where the next texts stand."""
+        self._place = place
+
+    @property
+    def listing(self) -> list[dict[str, Any]]:
+        """What was redacted: kinds, how often, and where; never what."""
+        return [
+            {"kind": kind, "count": sum(places.values()), "places": sorted(places)}
+            for kind, places in sorted(self._found.items())
+        ]
+
+    def count(self, kind: str) -> None:
+        """Note that something was redacted at this place."""
+        places = self._found[kind]
+        places[self._place] = places.get(self._place, 0) + 1
+
+    def path(self, path: str) -> str:
+        """Return a path, or what a link says, without UUIDs and serial numbers."""
+        return self._literal_serials(self._uuid(path))
+
+    def text(
+        self, text: str, with_names: bool = True, with_uuids: bool = True, with_ips: bool = True
+    ) -> str:
+        """Return a text without what is secret."""
+        text = self._sub(_SECRET, "secret", text, lambda m: m[1] + _REDACTED)
+        text = self._sub(_IN_URL, "secret", text, lambda m: f"{m[1]}{_REDACTED}:{_REDACTED}")
+        text = self._sub(_HOME, "user name", text, lambda m: m[1] + self._other("user", m[2]))
+        text = self._sub(
+            _SERIAL_IN_TEXT, "serial number", text, lambda m: m[1] + self._serial(m[2])
+        )
+        if with_uuids:
+            text = self._uuid(text)
+        text = self._literal_serials(text)
+        if ":" in text or "-" in text:
+            text = self._sub(_MAC, "MAC address", text, self._mac)
+        if with_ips:
+            text = self._sub(_IPV4, "IP address", text, self._ip)
+        if text.count(":") > 1:
+            text = self._sub(_IPV6, "IP address", text, self._ip)
+        if with_names:
+            text = self._sub(self._name, "host name", text, lambda m: self._names[m[0].lower()])
+        return text
+
+    def content(self, path: str, data: bytes, vocabulary: frozenset[str]) -> bytes:
+        """Return what a file of the host holds without what is secret."""
+        self.at(path)
+        name = path.rpartition("/")[2]
+        if name == "config":
+            return self._without_serial(data)
+        text = data.decode("utf-8", "surrogateescape")
+        if _SERIAL_FILES.fullmatch(path):
+            plain = text.strip()
+            text = text.replace(plain, self._serial(plain)) if plain else text
+        elif path == COMMAND_LINE:
+            text = self.command_line(text)
+        elif name == _FABRIC:
+            text = self._only_modes(text)
+        elif name in _PLAIN_ATTRIBUTES:
+            return data
+        redacted = self.text(
+            text,
+            # A host whose name is a word of the kernel's is not found by it here.
+            with_names=path.startswith("/proc/cmdline") or not self._names.keys() & vocabulary,
+            with_uuids=not _OF_DESIGNS.fullmatch(path),
+            with_ips=not _VERSIONS.fullmatch(path),
+        )
+        return redacted.encode("utf-8", "surrogateescape")
+
+    def command_line(self, text: str) -> str:
+        """Return a command line with the values of those words only that concern devices."""
+
+        def word(match: re.Match) -> str:
+            name, equals, value = match[0].strip('"').partition("=")
+            if _OF_DEVICES.fullmatch(name) or (not equals and _PLAIN_FLAG.fullmatch(name)):
+                return match[0]
+            self.count("word of the kernel's command line")
+            known = name if re.fullmatch(r"[A-Za-z][\w.-]{0,40}", name) and equals else _REDACTED
+            return f"{known}={_REDACTED}" if equals else known
+
+        before, dashes, _after = text.partition(" -- ")
+        kept = _WORD.sub(word, before)
+        return kept if not dashes else f"{kept}\n"
+
+    def json(self, value: Any) -> Any:
+        """Return a document with each of its texts redacted."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return [self.json(each) for each in value]
+        if isinstance(value, dict):
+            return {self.text(key): self.json(each) for key, each in value.items()}
+        return value
+
+    def _sub(self, pattern: re.Pattern, kind: str, text: str, other: Callable) -> str:
+        def replace(match: re.Match) -> str:
+            made = other(match)
+            if made != match[0]:
+                self.count(kind)
+            return made
+
+        return pattern.sub(replace, text)
+
+    def _uuid(self, text: str) -> str:
+        if text.count("-") < 4:
+            return text
+        return self._sub(
+            _UUID, "UUID", text, lambda m: self._uuids.get(m[0].lower(), str(uuid.UUID(int=0)))
+        )
+
+    def _serial(self, text: str) -> str:
+        if text.lower() in ("", "none", "null", "n/a", "(null)") or text.startswith("redacted"):
+            return text
+        made = self._serials.setdefault(text, f"redacted-serial-{len(self._serials) + 1}")
+        self.count("serial number")
+        return made
+
+    def _literal_serials(self, text: str) -> str:
+        for serial, other in self._serials.items():
+            if serial in text:
+                text = re.sub(
+                    rf"(?<![0-9A-Za-z]){re.escape(serial)}(?![0-9A-Za-z])",
+                    lambda match, other=other: self.count("serial number") or other,
+                    text,
+                )
+        return text
+
+    def _other(self, kind: str, text: str) -> str:
+        known = self._others[kind]
+        return known.setdefault(text, f"{_REDACTED}-{kind}-{len(known) + 1}")
+
+    def _mac(self, match: re.Match) -> str:
+        known = self._others["mac"]
+        plain = match[0].lower().replace("-", ":")
+        number = known.setdefault(plain, f"{len(known) + 1:04x}")
+        return match[1].join(("02", "00", "00", "00", number[:2], number[2:]))
+
+    def _ip(self, match: re.Match) -> str:
+        try:
+            address = ipaddress.ip_address(match[0])
+        except ValueError:
+            return match[0]
+        if address.is_loopback or address.is_unspecified:
+            return match[0]
+        known = self._others[f"v{address.version}"]
+        number = int(known.setdefault(str(address), str(len(known) + 1)))
+        # The ranges for documentation: RFC 5737, RFC 3849.
+        if address.version == 6:
+            return str(ipaddress.IPv6Address("2001:db8::") + number)
+        return str(ipaddress.IPv4Address("192.0.2.0") + number)
+
+    def _without_serial(self, data: bytes) -> bytes:
+        """Return a configuration space with its extended capability of a serial number emptied."""
+        at, seen = _FIRST_EXTENDED, set()
+        while _FIRST_EXTENDED <= at <= len(data) - 12 and at not in seen:
+            seen.add(at)
+            header = int.from_bytes(data[at : at + 4], "little")
+            if header & 0xFFFF == _SERIAL_CAPABILITY and header != 0xFFFFFFFF:
+                data = data[: at + 4] + bytes(8) + data[at + 12 :]
+                self.count("serial number")
+            at = header >> 20
+        return data
+
+    def _only_modes(self, text: str) -> str:
+        """Return the lines of the Fabric Manager's configuration that are read."""
+        lines = text.splitlines(keepends=True)
+        kept = [line for line in lines if re.match(r"\s*FABRIC_MODE\s*=", line)]
+        if len(kept) < len(lines):
+            self.count("options that are not read")
+        return "".join(kept)
+
+
+_PLAIN_ATTRIBUTES = frozenset(
+    (
+        *("vendor", "device", "class", "revision", "subsystem_vendor", "subsystem_device"),
+        *("resource", "irq", "enable", "numa_node", "power_state", "boot_vga", "modalias"),
+    )
+)
+
+
+def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: bytes) -> Snapshot:
+    """Return a snapshot without what is secret, and with a listing of what that was."""
+    state = {name: _loaded(data) for name, data in snapshot.state.items()}
+    others = [each["host"] for each in state.values() if isinstance(each.get("host"), str)]
+    redactor = Redactor(hostname, [*names, *others], salt)
+    captured = snapshot.captured
+    redactor.learn_uuids(_texts(snapshot))
+    for serial in _serials(snapshot):
+        redactor.learn_serial(serial)
+    made = _redacted_captured(captured, redactor)
+    redactor.at("nvml.json")
+    made.nvml_answer = _redacted_nvml(captured.nvml_answer, redactor)
+    made.udev_names = captured.udev_names
+    options, catalog, kept = {}, {}, {}
+    redactor.at("options.json")
+    options = redactor.json(dict(snapshot.options))
+    for number, (name, data) in enumerate(sorted(snapshot.catalog.items())):
+        redactor.at(f"catalog/{number + 1:03d}.yaml")
+        catalog[f"{number + 1:03d}.yaml"] = _redacted_yaml(data, redactor)
+    for name, document in state.items():
+        redactor.at("state")
+        kept[redactor.text(name)] = _dumped(_redacted_state(document, redactor))
+    manifest = {**snapshot.manifest, "redactions": redactor.listing, "is_raw": False}
+    return dataclasses.replace(
+        snapshot, captured=made, manifest=manifest, options=options, catalog=catalog, state=kept
+    )
+
+
+def _texts(snapshot: Snapshot) -> Iterable[str]:
+    for path, node in snapshot.captured.walk():
+        yield path
+        if isinstance(node, Link):
+            yield node.target
+        elif isinstance(node, File) and node.data.count(b"-") > 3:
+            yield node.data.decode("utf-8", "replace")
+    yield repr(snapshot.captured.nvml_answer)
+    yield json.dumps(dict(snapshot.options))
+    for data in (*snapshot.catalog.values(), *snapshot.state.values()):
+        yield data.decode("utf-8", "replace")
+
+
+def _serials(snapshot: Snapshot) -> Iterable[str]:
+    answer = snapshot.captured.nvml_answer
+    for gpu in answer.gpus if answer else ():
+        if gpu.serial:
+            yield gpu.serial
+    for path, node in snapshot.captured.walk():
+        if isinstance(node, File) and _SERIAL_FILES.fullmatch(path):
+            yield node.data.decode("utf-8", "replace")
+
+
+def _redacted_captured(captured: Captured, redactor: Redactor) -> Captured:
+    made = Captured(captured.is_live)
+    nodes = list(captured.walk())
+    vocabulary = frozenset(part.lower() for path, _ in nodes for part in path.split("/"))
+    for path, node in nodes:
+        redactor.at(path if redactor.path(path) == path else path.rpartition("/")[0])
+        if isinstance(node, File):
+            node = File(redactor.content(path, node.data, vocabulary))
+        elif isinstance(node, Link):
+            node = Link(redactor.path(node.target))
+        if path == "/":
+            made.replace("/", node)
+        else:
+            made.add(redactor.path(path), node)
+    return made
+
+
+def _redacted_nvml(answer: NvmlAnswer | None, redactor: Redactor) -> NvmlAnswer | None:
+    if answer is None:
+        return None
+    gpus = []
+    for gpu in answer.gpus:
+        texts = {
+            key: redactor.text(value)
+            for key, value in gpu._asdict().items()
+            if isinstance(value, str) and key not in ("vbios", "serial", "name", "board_part")
+        }
+        if gpu.serial:
+            texts["serial"] = redactor._serial(gpu.serial)
+        instances = tuple(
+            each._replace(uuid=each.uuid and redactor.text(each.uuid)) for each in gpu.instances
+        )
+        gpus.append(gpu._replace(**texts, instances=instances))
+    library = answer.library and redactor.text(answer.library)
+    return answer._replace(
+        detail=redactor.text(answer.detail, with_ips=False), library=library, gpus=tuple(gpus)
+    )
+
+
+def _redacted_yaml(data: bytes, redactor: Redactor) -> bytes:
+    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    kept = [re.sub(r"(^|\s)#.*", r"\1", line.rstrip("\r\n")) for line in lines]
+    if [line.rstrip("\r\n") for line in lines] != kept:
+        redactor.count("comment")
+    return redactor.text("\n".join(kept) + "\n").encode("utf-8", "surrogateescape")
+
+
+def _redacted_state(value: Any, redactor: Redactor) -> Any:
+    """Return what a driver remembers, board information within it included."""
+    if isinstance(value, dict):
+        made = {}
+        for key, each in value.items():
+            if isinstance(each, str) and key.startswith("serial"):
+                made[key] = redactor._serial(each)
+            else:
+                made[redactor.text(key)] = _redacted_state(each, redactor)
+        return made
+    if isinstance(value, list):
+        return [_redacted_state(each, redactor) for each in value]
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            inner = json.loads(value)
+        except ValueError:
+            return redactor.text(value)
+        other = _redacted_state(inner, redactor)
+        return value if other == inner else json.dumps(other, sort_keys=True)
+    return redactor.text(value) if isinstance(value, str) else value
+
+
+def _loaded(data: bytes) -> dict[str, Any]:
+    """Return a state file's document; of one that is damaged nothing is kept."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _dumped(document: Any) -> bytes:
+    return json.dumps(document, indent=1, sort_keys=True).encode()
+
+
+def digest_of(hostname: str, salt: bytes) -> str:
+    """Return what tells a machine that a snapshot is of itself; slow, so that it is no dictionary."""
+    return hashlib.scrypt(hostname.lower().encode(), salt=salt, n=1 << 14, r=8, p=1, dklen=32).hex()
