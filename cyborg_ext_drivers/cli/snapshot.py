@@ -86,7 +86,7 @@ class SaveCommand(Looking, Command):
             archive.write(parsed_args.file, data, parsed_args.force)
         except FileExistsError:
             raise ContradictingOptions(
-                f"{parsed_args.file} is there already; name another file, or replace it with --force"
+                f"{parsed_args.file} exists; name another file, or replace it with --force"
             ) from None
         except OSError as error:
             raise ContradictingOptions(
@@ -122,9 +122,7 @@ def _written(path: str, size: int, snapshot: archive.Snapshot) -> str:
     if snapshot.manifest["is_raw"]:
         return f"{said} Nothing was redacted: show it to nobody who may not know the host."
     count = sum(each["count"] for each in snapshot.manifest["redactions"])
-    return (
-        f"{said} {count} values were redacted; cyborg-ext-diagnose snapshot show {path} lists which"
-    )
+    return f"{said} {count} values were redacted. Next: cyborg-ext-diagnose snapshot show {path}"
 
 
 class Progress:

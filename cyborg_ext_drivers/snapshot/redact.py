@@ -196,7 +196,7 @@ class Redactor:
         """Return a command line with the values of those words only that concern devices."""
 
         def word(match: re.Match) -> str:
-            name, equals, value = match[0].strip('"').partition("=")
+            name, equals, _value = match[0].strip('"').partition("=")
             if _OF_DEVICES.fullmatch(name) or (not equals and _PLAIN_FLAG.fullmatch(name)):
                 return match[0]
             self.count("word of the kernel's command line")
@@ -319,7 +319,7 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
     options, catalog, kept = {}, {}, {}
     redactor.at("options.json")
     options = redactor.json(dict(snapshot.options))
-    for number, (name, data) in enumerate(sorted(snapshot.catalog.items())):
+    for number, (_, data) in enumerate(sorted(snapshot.catalog.items())):
         redactor.at(f"catalog/{number + 1:03d}.yaml")
         catalog[f"{number + 1:03d}.yaml"] = _redacted_yaml(data, redactor)
     for name, document in state.items():
@@ -437,5 +437,5 @@ def _dumped(document: Any) -> bytes:
 
 
 def digest_of(hostname: str, salt: bytes) -> str:
-    """Return what tells a machine that a snapshot is of itself; slow, so that it is no dictionary."""
+    """Return what tells a machine that a snapshot is its own; slow, so that nobody tries names."""
     return hashlib.scrypt(hostname.lower().encode(), salt=salt, n=1 << 14, r=8, p=1, dklen=32).hex()

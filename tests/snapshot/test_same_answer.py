@@ -131,7 +131,8 @@ def test_what_the_operator_decided_is_in_the_snapshot(diagnose, saved):
             "/etc/cyborg/cyborg.conf",
             "[DEFAULT]\nhost = compute-1\n[agent]\nenabled_drivers = ext_nvidia_gpu_driver\n"
             "[ext_drivers]\nexclude = 0000:d8:*\nextra_traits = 10de:* = CUSTOM_MINE\n"
-            "extra_traits = 10de:1eb8 = CUSTOM_A,CUSTOM_B\nresource_classes = 10de:* = CUSTOM_GPUS\n"
+            "extra_traits = 10de:1eb8 = CUSTOM_A,CUSTOM_B\n"
+            "resource_classes = 10de:* = CUSTOM_GPUS\n"
             "state_dir = /srv/state\n",
         )
         fake.write_file(
