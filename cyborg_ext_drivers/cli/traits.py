@@ -32,13 +32,13 @@ class TraitsCommand(Looking, Lister):
     def take_action(self, parsed_args: Namespace):
         """Return the columns and one row per resource class and trait, classes first."""
         with self.looking(parsed_args) as view:
-            counted = _counted(view)
+            found = counted(view)
         return _COLUMNS, [
-            tuple(cells.cell(value, parsed_args.formatter) for value in row) for row in counted
+            tuple(cells.cell(value, parsed_args.formatter) for value in row) for row in found
         ]
 
 
-def _counted(view: View) -> list[tuple[str, str, int, int, dict[str, int]]]:
+def counted(view: View) -> list[tuple[str, str, int, int, dict[str, int]]]:
     totals: collections.Counter[tuple[str, str]] = collections.Counter()
     # The name of each card that has it, by address.
     cards: dict[tuple[str, str], dict[str, str | None]] = {}

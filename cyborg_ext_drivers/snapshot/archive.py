@@ -189,7 +189,7 @@ def read(path: str) -> Snapshot:
     :raises SnapshotError: when it is none that can be used; says in one sentence why.
     """
     try:
-        return from_bytes(read_bytes(path, MOST_COMPRESSED))
+        return _parsed(read_bytes(path, MOST_COMPRESSED))
     except UnusableFile as error:
         raise SnapshotError(path, error.reason) from None
     except OSError as error:
@@ -198,8 +198,9 @@ def read(path: str) -> Snapshot:
         raise SnapshotError(path, str(error)) from None
 
 
-def from_bytes(data: bytes) -> Snapshot:
-    """Return the snapshot that the bytes of a file hold."""
+def _parsed(data: bytes) -> Snapshot:
+    if not data:
+        raise _Refused("it is empty")
     plain = _decompressed(data)
     documents: dict[str, Any] = {}
     folders: dict[str, dict[str, bytes]] = {folder: {} for folder in _FOLDERS}

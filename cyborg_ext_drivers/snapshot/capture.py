@@ -13,10 +13,11 @@
 
 """What is read of a host to save it: all that was asked of it, and what may be asked later.
 
-A :class:`RecordingTree` notes what a look at the host reads, so what checks of others read is saved
-as well.  A crawl adds what a later release may want to know of accelerators.  It reads attributes
-of the PCI core by their names only (drivers/pci/pci-sysfs.c): a driver's own files may block, wake a
-card or do something, and so may ``sriov_numvfs``, ``rom``, ``vpd``, ``resourceN`` and ``reset``.
+A :class:`RecordingTree` notes what a look at the host reads, so what checks of others read is
+saved as well.  A crawl adds what a later release may want to know of accelerators.  It reads
+attributes of the PCI core by their names only (drivers/pci/pci-sysfs.c): a driver's own files may
+block, wake a card or do something, and so may ``sriov_numvfs``, ``rom``, ``vpd``, ``resourceN``
+and ``reset``.
 
 Next stop: :mod:`cyborg_ext_drivers.snapshot.redact`.
 """

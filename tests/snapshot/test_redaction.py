@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is secret is nowhere in a snapshot, and what belongs together still does."""
+
+import gzip
+import json
+import socket
+
+import pytest
+
+from cyborg_ext_drivers.host import Host
+from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.report.ledger import Ledger
+from cyborg_ext_drivers.report.state import StateFile
+from cyborg_ext_drivers.snapshot import archive
+from cyborg_ext_drivers.snapshot.redact import Redactor
+from cyborg_ext_drivers.survey import Surveyor
+from cyborg_ext_drivers.testing import FakeHost
+from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
+
+CARD = "0000:3b:00.0"
+HOST = "gpu-rack7-node3.corp.example"
+MDEV = "4b20d080-1b54-4048-85b3-a6a62d165c01"
+BOOT_ID = "5c8fd3a1-0d5e-4c83-9d2e-8f1c9ad2e0b7"
+GPU_UUID = "GPU-7e1c0ab4-91a5-4f77-b0e2-90be4c9f1d35"
+GPU_SERIAL = "1324217003215"
+#: What must not be found, whatever it stands in.
+SECRETS = {
+    "host name": HOST,
+    "short host name": "gpu-rack7-node3",
+    "another agent's name": "gpu-rack7-old",
+    "name of the machine that saves": "gpu-rack7-real",
+    "password of the message bus": "rabbit-hunter2",
+    "password of Keystone": "keystone-hunter3",
+    "password of the database": "db-hunter4",
+    "password of Nova": "nova-hunter5",
+    "token on the command line": "tok-hunter6",
+    "key on the command line": "luks-hunter7",
+    "init's arguments": "init-hunter8",
+    "word on the command line": "word-hunter9",
+    "secret in the catalogue": "cat-hunter10",
+    "mediated device": MDEV,
+    "boot": BOOT_ID,
+    "GPU": GPU_UUID[4:],
+    "serial number": GPU_SERIAL,
+    "serial number in sysfs": "b8-ce-f6-ff-ff-12-34-56",
+    "MAC address": "b8:ce:f6:12:34:56",
+    "IPv4 address": "10.20.30.41",
+    "IPv6 address": "2001:470:1f0b::17",
+    "user": "alice-adm",
+    "Fabric Manager": "fabric-hunter11",
+}
+CYBORG = f"""[DEFAULT]
+host = {HOST}
+transport_url = rabbit://cyborg:{SECRETS["password of the message bus"]}@10.20.30.41:5672/
+[agent]
+enabled_drivers = ext_nvidia_gpu_driver
+[api]
+host_ip = 10.20.30.41
+[keystone_authtoken]
+username = alice-adm
+password = {SECRETS["password of Keystone"]}
+[database]
+connection = mysql://cyborg:{SECRETS["password of the database"]}@10.20.30.41/cyborg
+[ext_drivers]
+exclude = 0000:d8:*
+report_serials = true
+"""
+NOVA = f"""[DEFAULT]
+my_ip = 10.20.30.41
+[pci]
+device_spec = {{"vendor_id": "8086", "product_id": "1533"}}
+[neutron]
+password = {SECRETS["password of Nova"]}
+"""
+COMMAND_LINE = (
+    f"root=UUID={MDEV} ro intel_iommu=on hostname={HOST} ip=10.20.30.41::10.20.30.1 "
+    f"rd.luks.key={SECRETS['key on the command line']} ifname=eth0:b8:ce:f6:12:34:56 "
+    f"api_token={SECRETS['token on the command line']} {SECRETS['word on the command line']} "
+    f"nfsaddr=2001:470:1f0b::17 -- {SECRETS['init' + chr(39) + 's arguments']}"
+)
+CATALOG = f"""# password: {SECRETS["secret in the catalogue"]}, ask alice-adm@{HOST}
+products:
+  - {{id: "10de:1eb8", model: T4, password: {SECRETS["secret in the catalogue"]}}}
+"""
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """A host with secrets wherever there may be some."""
+    monkeypatch.setattr(socket, "gethostname", lambda: SECRETS["name of the machine that saves"])
+    with FakeHost.named("two-t4") as fake:
+        try:
+            library = fake.nvml_library
+        except NoCompiler as error:
+            pytest.skip(str(error))
+        fake.set_nvml_of(CARD, uuid=GPU_UUID, serial=GPU_SERIAL)
+        fake.write_file("/etc/cyborg/cyborg.conf", CYBORG + f"nvml_library = {library}\n")
+        fake.write_file("/etc/nova/nova.conf", NOVA)
+        fake.write_file("/etc/hostname", f"{HOST}\n")
+        fake.write_file("/etc/cyborg/ext_catalog.d/alice-adm.yaml", CATALOG)
+        fake.set_command_line(COMMAND_LINE)
+        fake.write_file("/proc/sys/kernel/random/boot_id", f"{BOOT_ID}\n")
+        fake.write_file(
+            "/usr/share/nvidia/nvswitch/fabricmanager.cfg",
+            f"FABRIC_MODE=0\nFM_KEY={SECRETS['Fabric Manager']}\n",
+        )
+        fake.write_file(
+            f"/sys/bus/mdev/devices/{MDEV}/uevent",
+            f"OWNER={HOST}\n",
+        )
+        fake.set_attribute(CARD, "serial_number", SECRETS["serial number in sysfs"])
+        fake.set_attribute(CARD, "label", f"NIC b8:ce:f6:12:34:56 of {HOST}")
+        capability = (0x00010003).to_bytes(4, "little") + bytes.fromhex("56341200fffffecb8"[:16])
+        space = fake.path(f"/sys/bus/pci/devices/{CARD}/config").read_bytes()
+        fake.set_attribute(CARD, "config", space.ljust(256, b"\0") + capability.ljust(3840, b"\0"))
+        for name in (HOST, "gpu-rack7-old"):
+            host = Host(fake.root)
+            options = Options(nvml_library=str(library), report_serials=True)
+            ledger = Ledger(name, options)
+            ledger.settle(Surveyor(options).survey(host), host)
+            directory = str(fake.path("/var/lib/cyborg/ext_drivers"))
+            StateFile(directory, "ext_nvidia_gpu_driver", name).save(ledger.entries)
+        yield fake
+
+
+def _found(data: bytes) -> set[str]:
+    lower = data.lower()
+    forms = {
+        what: {secret, json.dumps(secret)[1:-1], secret.replace(":", "%3a")}
+        for what, secret in SECRETS.items()
+    }
+    return {
+        what for what, each in forms.items() if any(form.lower().encode() in lower for form in each)
+    }
+
+
+def test_no_secret_is_in_the_file(seeded, diagnose, tmp_path):
+    path = tmp_path / "host.tar.gz"
+    code, out, err = diagnose("snapshot", "save", path, "--host-root", seeded.root)
+    assert code == 0, err
+    data = path.read_bytes()
+    assert _found(gzip.decompress(data)) == set()
+    assert _found(data) == set()
+    assert bytes.fromhex("56341200fffffecb") not in gzip.decompress(data)
+    assert _found(out.encode()) == set()
+    code, out, err = diagnose("snapshot", "show", path, "-f", "json")
+    assert code == 0 and _found((out + err).encode()) == set()
+    shown = json.loads(out)
+    kinds = {each["kind"] for each in shown["redactions"]}
+    assert {"UUID", "serial number", "host name", "MAC address", "comment"} <= kinds
+    assert shown["host"] == "redacted-host" and not shown["raw"]
+
+
+def test_what_matters_is_still_there(seeded, diagnose, tmp_path):
+    path = tmp_path / "host.tar.gz"
+    diagnose("snapshot", "save", path, "--host-root", seeded.root)
+    snapshot = archive.read(str(path))
+    words = snapshot.captured.nodes["/proc/cmdline"].data.decode().split()
+    assert "intel_iommu=on" in words and "ro" in words
+    assert snapshot.options["cyborg"]["exclude"] == ["0000:d8:*"]
+    assert snapshot.options["enabled_drivers"] == ["ext_nvidia_gpu_driver"]
+    _, out, _ = diagnose("host", "--long", "-f", "json", "--snapshot", path)
+    rows = {row["address"]: row for row in json.loads(out)}
+    assert rows[CARD]["deployables"][0]["name"] == f"redacted-host_{CARD}"
+    assert rows["0000:d8:00.0"]["reason"] == "excluded-by-config"
+
+
+def test_the_same_uuid_stays_the_same(seeded, diagnose, tmp_path):
+    path = tmp_path / "host.tar.gz"
+    diagnose("snapshot", "save", path, "--host-root", seeded.root)
+    snapshot = archive.read(str(path))
+    (uuid,) = snapshot.captured.names("/sys/bus/mdev/devices")
+    assert uuid != MDEV
+    assert f"root=UUID={uuid}" in snapshot.captured.nodes["/proc/cmdline"].data.decode()
+    (gpu,) = (gpu for gpu in snapshot.captured.nvml_answer.gpus if str(gpu.address) == CARD)
+    documents = b"".join(snapshot.state.values()).decode()
+    assert gpu.uuid.startswith("GPU-") and gpu.uuid in documents and gpu.serial in documents
+    boot_id = snapshot.captured.nodes["/proc/sys/kernel/random/boot_id"].data.decode().strip()
+    assert boot_id != BOOT_ID and boot_id in documents
+
+
+def test_raw_keeps_what_is_secret_of_the_hardware_and_no_option_of_others(
+    seeded, diagnose, tmp_path
+):
+    path = tmp_path / "host.tar.gz"
+    code, out, _ = diagnose("snapshot", "save", path, "--raw", "--host-root", seeded.root)
+    assert code == 0 and "Nothing was redacted" in out
+    found = _found(gzip.decompress(path.read_bytes()))
+    assert {"host name", "mediated device", "GPU", "serial number", "boot"} <= found
+    assert not {each for each in found if each.startswith("password")}
+
+
+def test_two_snapshots_have_nothing_in_common_by_which_hosts_are_told(seeded, diagnose, tmp_path):
+    made = []
+    for number in range(2):
+        path = tmp_path / f"{number}.tar.gz"
+        diagnose("snapshot", "save", path, "--host-root", seeded.root)
+        made.append(archive.read(str(path)))
+    first, second = (each.captured.names("/sys/bus/mdev/devices") for each in made)
+    assert first != second
+    assert made[0].manifest["host"]["digest"] != made[1].manifest["host"]["digest"]
+
+
+class TestTexts:
+    """What is replaced in a text, and what is not."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "0000:3b:00.0",
+            "10000:e1:00.0",
+            "pci0000:3a/0000:3a:00.0",
+            "10de:1eb8",
+            "0x0000039000000000 0x00000393ffffffff 0x000000000014220c",
+            "535.104.05",
+            "90.04.96.00.02",
+            "6.8.0-45-generic",
+            "127.0.0.1",
+            "consumer:pci:0000:3b:00.1",
+            "PCI_CLASS=30200\nPCI_ID=10DE:1EB8\nPCI_SLOT_NAME=0000:3b:00.0\n",
+            "0-31,64-95",
+        ],
+    )
+    def test_ids_and_addresses_on_the_bus_stay(self, text):
+        assert Redactor("node-1", (), bytes(32)).text(text) == text
+
+    @pytest.mark.parametrize(
+        "text, wanted",
+        [
+            ("node-1_0000:3b:00.0", "redacted-host_0000:3b:00.0"),
+            ("NODE-1.example", "redacted-host.example"),
+            ("node-10", "node-10"),
+            ("10.0.0.7:80, 10.0.0.8, 10.0.0.7", "192.0.2.1:80, 192.0.2.2, 192.0.2.1"),
+            ("fe80::1 via fe80::2", "2001:db8::1 via 2001:db8::2"),
+            ("52:54:00:aa:bb:cc 52-54-00-AA-BB-CC", "02:00:00:00:00:01 02-00-00-00-00-01"),
+            ("rabbit://bob:pw@node", "rabbit://redacted:redacted@node"),
+            ("/home/bob/lib.so", "/home/redacted-user-1/lib.so"),
+            ("admin_password = hunter2", "admin_password = redacted"),
+            ('"auth_token": "abc"', '"auth_token": "redacted"'),
+        ],
+    )
+    def test_what_names_somebody_is_replaced(self, text, wanted):
+        assert Redactor("node-1", (), bytes(32)).text(text) == wanted
+
+    def test_uuids_keep_their_order(self):
+        redactor = Redactor("node-1", (), bytes(32))
+        uuids = sorted(f"{number:08x}-0000-4000-8000-00000000000{number}" for number in range(9))
+        redactor.learn_uuids(uuids)
+        made = [redactor.text(each) for each in uuids]
+        assert made == sorted(made) and not set(made) & set(uuids)
