@@ -28,6 +28,7 @@
     ├── ConfigurationFileError        a configuration file cannot be read
     ├── asking.CloudUnusable          no cloud can be asked, or not enough of it answers
     ├── asking.NotAnswered            a service of the cloud did not answer a request
+    ├── archive.SnapshotError         a file is no snapshot that can be opened
     ├── CatalogError                  a catalogue file breaks the schema
     ├── images.UnusableImage          a path that names no image for an FPGA
     ├── tools.ToolMissing             a maker's tool is not installed

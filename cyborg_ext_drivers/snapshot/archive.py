@@ -130,7 +130,7 @@ def to_bytes(snapshot: Snapshot) -> bytes:
                 _add_kind(tar, name, tarfile.DIRTYPE)
             else:
                 _add(tar, name, node.data if isinstance(node, File) else b"")
-    return gzip.compress(stream.getvalue(), compresslevel=9, mtime=0)
+    return gzip.compress(stream.getvalue(), compresslevel=6, mtime=0)
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -20,13 +20,15 @@ import gzip
 import io
 import json
 import os
+import pathlib
 import random
 import stat
 import tarfile
 
+import jsonschema
 import pytest
 
-from cyborg_ext_drivers.snapshot import archive, opening
+from cyborg_ext_drivers.snapshot import archive, opening, schema
 from cyborg_ext_drivers.testing import FakeHost
 
 MANY = int(os.environ.get("CYBORG_EXT_SNAPSHOT_MUTATIONS", "300"))
@@ -264,6 +266,12 @@ def test_what_is_no_snapshot_is_told_in_one_sentence(make, told, place, diagnose
         code, out, err = diagnose(*command)
         assert (code, out) == (2, "")
         assert told in err and len(err.splitlines()) == 1
+
+
+def test_the_documented_schema_is_the_one_that_is_checked(intact):
+    root = pathlib.Path(__file__).parents[2]
+    assert json.loads((root / "doc/source/schema/snapshot.json").read_text()) == schema.MANIFEST
+    jsonschema.validate(json.loads(Mutations(intact)._members[0][1]), schema.MANIFEST)
 
 
 def test_a_later_version_is_told(intact, place, diagnose):
