@@ -44,7 +44,7 @@ from cyborg_ext_drivers.host.kernel import (
 )
 from cyborg_ext_drivers.host.pci import DEVICES, PciFunction
 from cyborg_ext_drivers.host.sysfs import Tree
-from cyborg_ext_drivers.snapshot.captured import Captured
+from cyborg_ext_drivers.snapshot.captured import Captured, Present
 
 GROUPS = "/sys/kernel/iommu_groups"
 _PAGE = 4096
@@ -290,7 +290,8 @@ class Collector:
             if stat.S_ISLNK(mode):
                 self._captured.add_link(here, os.readlink(self._root + here))
             elif stat.S_ISDIR(mode):
-                if here not in self._captured.nodes:
+                # Whoever listed what is above knew the name alone.
+                if isinstance(self._captured.nodes.get(here), Present | None):
                     self._captured.add_directory(here)
             elif here not in self._captured.nodes:
                 self._captured.add_present(here)

@@ -14,6 +14,8 @@
 """A host and its snapshot give the same answer, byte for byte."""
 
 import json
+import os
+import random
 import re
 import socket
 from argparse import Namespace
@@ -35,8 +37,12 @@ from cyborg_ext_drivers.snapshot.captured import CapturedTree
 from cyborg_ext_drivers.snapshot.redact import redacted
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost, Oddity, described_hosts
+from cyborg_ext_drivers.testing._oddities import KINDS
 from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
+from tests.properties.strategies import ATTRIBUTES, HOST_PATHS
 
+#: So many hosts with oddities are drawn; ``CYBORG_EXT_SNAPSHOT_ODDITIES`` draws more.
+MANY = int(os.environ.get("CYBORG_EXT_SNAPSHOT_ODDITIES", "40"))
 BUS = "/sys/bus/pci/devices"
 CARD = "0000:3b:00.0"
 
@@ -157,6 +163,33 @@ def test_what_cannot_be_read_cannot_be_read_in_the_snapshot_either(oddity, saved
         fake.inject(oddity)
         there = answers(root=str(fake.root))
         path = saved(fake.root)
+    assert answers(snapshot=path) == there
+
+
+@pytest.mark.parametrize("seed", range(MANY))
+def test_whatever_is_odd_on_a_host_is_as_odd_in_its_snapshot(seed, saved):
+    drawn = random.Random(seed)
+    with FakeHost.named(drawn.choice(described_hosts())) as fake:
+        functions = [str(function.address) for function in fake.description.functions]
+        for _ in range(drawn.randint(1, 3)):
+            kind = drawn.choice(KINDS)
+            value = drawn.choice(("0", "../x", "/etc")) if kind in ("holds", "link") else ""
+            if drawn.random() < 0.7:
+                name = drawn.choice(ATTRIBUTES)
+                fake.inject(Oddity.of(drawn.choice(functions), name, kind, value))
+            else:
+                fake.inject(Oddity(kind, drawn.choice(HOST_PATHS), value))
+        there = answers(root=str(fake.root))
+        path = saved(fake.root, "--raw")
+    assert answers(snapshot=path) == there
+
+
+def test_what_is_a_directory_by_mistake_stays_one_when_what_is_above_was_listed_first(saved):
+    with FakeHost.named("iommu-off-on-command-line") as fake:
+        fake.inject(Oddity.of("0000:17:00.0", "numa_node", "directory"))
+        there = answers(root=str(fake.root))
+        path = saved(fake.root)
+    assert "EISDIR" in there
     assert answers(snapshot=path) == there
 
 
