@@ -256,7 +256,7 @@ def _fake_host(name: str):
     try:
         kind = driver.DriverManager(FAKE_HOSTS, "described").driver
     except (ImportError, exception.NoMatches) as error:
-        raise FakeHostsMissing(error) from None
+        raise FakeHostsMissing("--fake", error) from None
     return kind.named(name)
 
 
@@ -267,12 +267,13 @@ class ContradictingOptions(ExtDriversError):
 class FakeHostsMissing(ExtDriversError):
     """The room with the described hosts cannot be loaded."""
 
-    def __init__(self, error: Exception):
+    def __init__(self, wanted_by: str, error: Exception):
+        self.wanted_by = wanted_by
         self.error = error
-        super().__init__(error)
+        super().__init__(wanted_by, error)
 
     def __str__(self) -> str:
         return (
-            "--fake needs the described hosts; install 'cyborg-ext-drivers[testing]' "
+            f"{self.wanted_by} needs the described hosts; install 'cyborg-ext-drivers[testing]' "
             f"({self.error})"
         )
