@@ -203,7 +203,8 @@ def _looking(
             if given.fake is not None:
                 root = str(stack.enter_context(_fake_host(given.fake)).root)
             view = _view(root, files, host_at)
-        for said in (*view.doubts(), *view.surveyor.unmet(view.host)):
+        gaps = _gaps(view.host) if given.host_root is not None else ()
+        for said in (*view.doubts(), *view.surveyor.unmet(view.host), *gaps):
             print(said, file=sys.stderr)
         yield view
 
@@ -219,6 +220,14 @@ def same_host(parsed_args: Namespace) -> str:
 
 def _each(given: list[str] | str | None) -> list[str | None]:
     return given if isinstance(given, list) else [given]
+
+
+def _gaps(host: Host) -> list[str]:
+    """Return, a sentence each, what a copy that another tool made does not tell."""
+    # Who looks at a real host does not wait for what tells of copies.
+    from cyborg_ext_drivers.snapshot import untold
+
+    return [f"Not told: {each}" for each in untold.of(host.tree)] if untold.is_partial(host) else []
 
 
 def _in_snapshot(given: Given, files: list[str] | None, stack: contextlib.ExitStack) -> View:
