@@ -57,7 +57,7 @@ class Tree:
 
     def again(self) -> "Tree":
         """Return the same files to be read anew."""
-        fresh = Tree.__new__(Tree)
+        fresh = type(self).__new__(type(self))
         vars(fresh).update(vars(self))
         fresh._begin()
         return fresh

@@ -89,7 +89,7 @@ def describe(
         raise ValueError(f"{name!r} is no name for a described host: write two-t4, for example")
     seen = _look(host, surveyor)
     answer = _nvml_of(host, surveyor)
-    drafts = _Draft(host, seen, surveyor, answer, with_serials)
+    drafts = _Draft(host, host.again(), seen, surveyor, answer, with_serials)
     mapping = drafts.mapping(with_all)
     mapping = {"name": name, "title": _title(seen.survey)} | mapping
     mapping["expected"] = expectation(seen.survey, mapping["host"])
@@ -215,12 +215,15 @@ class _Draft:
 
     def __init__(
         self,
+        looked_at: Host,
         host: Host,
         seen: _Seen,
         surveyor: Surveyor,
         answer: NvmlAnswer,
         with_serials: bool,
     ):
+        #: What was read of it, others asked for; what is read for the keys is read of another look.
+        self._looked_at = looked_at
         self._host = host
         self._seen = seen
         self._surveyor = surveyor
@@ -283,7 +286,7 @@ class _Draft:
         """Return the functions on which anything depends that is said of a candidate."""
         host = self._host
         names = {each.function.name for each in self._seen.survey.assessments}
-        for path in _directories(host):
+        for path in _directories(self._looked_at):
             name = path.removeprefix(f"{DEVICES}/").partition("/")[0]
             if path.startswith(f"{DEVICES}/") and is_sysfs_name(name):
                 names.add(name)
@@ -348,6 +351,8 @@ class _Comparison:
 
     def __init__(self, host: Host, fake: Host, root: str, described: dict[str, Any]):
         self._host = host
+        # What was not asked of a host is not compared, so questions of its own go elsewhere.
+        self._apart = host.again()
         self._fake = fake
         self._root = root
         self._described = described
@@ -493,12 +498,16 @@ class _Comparison:
 
     def _entry(self, path: str, name: str) -> None:
         """Let an entry be there, whatever it is."""
-        here = f"{path}/{name}"
-        is_directory = readable(lambda: self._host.tree.directory(here).names()) is not None
+        here = f"{path}/{name}".rstrip("/")
+        if not name:
+            path, _, name = path.rpartition("/")
+        is_directory = readable(lambda: self._apart.tree.directory(here).names()) is not None
         self._put(path, f"{name}/{_KEEP}" if is_directory else name, "")
 
     def _remove(self, path: str, name: str) -> None:
         """Let an entry be absent, and all that is below it."""
+        if not name:
+            path, _, name = path.rpartition("/")
         directory = readable(lambda: self._fake.tree.directory(path))
         real = f"{directory.real}/{name}" if directory is not None else ""
         self._put(path, name, None)
@@ -538,7 +547,7 @@ class _Comparison:
 
     def _bars(self, address: str) -> list[dict[str, Any]]:
         """Return a function's registers as a description says them; nothing where it cannot."""
-        function = self._host.functions.get(address)
+        function = self._apart.functions.get(address)
         regions = readable(lambda: function.regions) if function else ()
         found = []
         for region in regions or ():

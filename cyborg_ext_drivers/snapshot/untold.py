@@ -88,7 +88,7 @@ def _somewhere(path: str) -> Callable[[Host, list[PciFunction]], bool]:
 
 
 def _is_whole(host: Host, functions: list[PciFunction]) -> bool:
-    """Return whether all of a function's files were copied, so that an absent one says something."""
+    """Return whether all files of functions were copied, so that an absent one is an answer."""
     return any(
         each.directory.has("uevent") and each.directory.has("resource") for each in functions
     )

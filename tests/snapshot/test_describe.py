@@ -80,6 +80,25 @@ def test_a_described_host_that_is_described_gives_the_same_answers(name, run, co
         assert everything_said(run, copy.root) == everything_said(run, fake.root)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["two-t4", "hgx-a100", "pac-d5005-virtual-functions", "alveo-u250", "l40s-vgpu-types-set",
+     "in-tree-driver-and-nova", "gb200-memory-as-nodes", "iommu-off", "copy-padded-by-tar"],
+)  # fmt: skip
+def test_a_snapshot_is_described_as_its_host_is(name, run, tmp_path):
+    with FakeHost.named(name) as fake:
+        assert run("snapshot", "save", "--host-root", fake.root, tmp_path / "it.tar.gz")[0] == 0
+        host = run("snapshot", "describe", "--host-root", fake.root, "--name", "it")
+    assert run("snapshot", "describe", tmp_path / "it.tar.gz") == host
+    assert host[0] == 0
+
+
+def test_one_host_is_described_at_a_time(run, tmp_path):
+    code, text, complaints = run("snapshot", "describe", tmp_path / "a", "--snapshot", "b")
+    assert (code, text) == (2, "")
+    assert "two snapshots" in complaints
+
+
 def test_the_description_of_two_t4_reads_like_one_written_by_hand(run):
     code, text, complaints = run("snapshot", "describe", "--fake", "two-t4", "--name", "my-t4s")
     assert (code, complaints) == (0, "")
@@ -259,3 +278,10 @@ def test_serial_numbers_of_a_host_are_not_said_unless_asked_for():
     for word in ("1324120000001", "GPU-secret"):
         assert word not in plain
         assert word in raw
+
+
+def test_a_snapshot_is_looked_at_again_as_a_snapshot(tmp_path):
+    from cyborg_ext_drivers.snapshot.captured import Captured, CapturedTree
+
+    host = Host(tree=CapturedTree(Captured())).again()
+    assert isinstance(host.tree, CapturedTree)

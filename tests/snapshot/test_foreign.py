@@ -197,7 +197,7 @@ def test_virtual_functions_are_known_where_lspci_decodes_the_capability():
 
 def test_a_card_that_fell_off_the_bus_is_dead():
     text = (
-        "3b:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:1eb8] (rev ff) (prog-if ff)\n"
+        "3b:00.0 3D controller [0302]: NVIDIA Corporation T4 [10de:1eb8] (rev ff) (prog-if ff)\n"
         "\t!!! Unknown header type 7f\n\tKernel driver in use: nvidia\n\tIOMMU group: 27\n"
     )
     assert verdicts(survey(foreign.from_bytes(text.encode()))) == {T4: "config-space-dead"}
@@ -495,8 +495,11 @@ def archive_with(*members):
 
 
 CARD = f"sys/bus/pci/devices/{T4}"
-IDS = [(f"{CARD}/{name}", tarfile.REGTYPE, f"0x{value}\n")
-       for name, value in (("vendor", "10de"), ("device", "1eb8"), ("class", "030200"))]  # fmt: skip
+IDS = [
+    (f"{CARD}/vendor", tarfile.REGTYPE, "0x10de\n"),
+    (f"{CARD}/device", tarfile.REGTYPE, "0x1eb8\n"),
+    (f"{CARD}/class", tarfile.REGTYPE, "0x030200\n"),
+]
 
 
 @pytest.mark.parametrize(
