@@ -22,6 +22,7 @@ from cyborg_ext_drivers.cli.app import main
 from cyborg_ext_drivers.cli.describe import layer, name_of
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.options import Options
+from cyborg_ext_drivers.snapshot.captured import Captured, CapturedTree
 from cyborg_ext_drivers.snapshot.describe import describe
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost, Oddity, described_hosts, load
@@ -82,7 +83,7 @@ def test_a_described_host_that_is_described_gives_the_same_answers(name, run, co
 
 @pytest.mark.parametrize(
     "name",
-    ["two-t4", "hgx-a100", "pac-d5005-virtual-functions", "alveo-u250", "l40s-vgpu-types-set",
+    ["two-t4", "hgx-a100", "pac-d5005-virtual-functions", "alveo-u50-golden", "l40s-vgpu-types-set",
      "in-tree-driver-and-nova", "gb200-memory-as-nodes", "iommu-off", "copy-padded-by-tar"],
 )  # fmt: skip
 def test_a_snapshot_is_described_as_its_host_is(name, run, tmp_path):
@@ -280,8 +281,6 @@ def test_serial_numbers_of_a_host_are_not_said_unless_asked_for():
         assert word in raw
 
 
-def test_a_snapshot_is_looked_at_again_as_a_snapshot(tmp_path):
-    from cyborg_ext_drivers.snapshot.captured import Captured, CapturedTree
-
+def test_a_snapshot_is_looked_at_again_as_a_snapshot():
     host = Host(tree=CapturedTree(Captured())).again()
     assert isinstance(host.tree, CapturedTree)
