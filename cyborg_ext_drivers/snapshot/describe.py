@@ -286,9 +286,11 @@ class _Draft:
         """Return the functions on which anything depends that is said of a candidate."""
         host = self._host
         names = {each.function.name for each in self._seen.survey.assessments}
-        for path in _directories(self._looked_at):
+        for path, directory in _directories(self._looked_at).items():
             name = path.removeprefix(f"{DEVICES}/").partition("/")[0]
-            if path.startswith(f"{DEVICES}/") and is_sysfs_name(name):
+            # A walk of the bus reads the uevent of each.
+            is_asked = directory._answers or directory._files.keys() - {"uevent"}
+            if path.startswith(f"{DEVICES}/") and is_sysfs_name(name) and is_asked:
                 names.add(name)
         for name in tuple(names):
             function = host.functions.get(name)

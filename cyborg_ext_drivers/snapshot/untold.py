@@ -116,9 +116,11 @@ def _groups(host: Host, functions: list[PciFunction]) -> bool:
 
 
 def _listed_groups(host: Host, functions: list[PciFunction]) -> bool:
+    if not _any_has("iommu_group")(host, functions):
+        # None are known, or there are none.
+        return True
     names = host.tree.names(GROUPS) or ()
-    files = (_has(host, f"{GROUPS}/{name}/reserved_regions") for name in names)
-    return not _groups(host, functions) or any(files)
+    return any(_has(host, f"{GROUPS}/{name}/reserved_regions") for name in names)
 
 
 def _topology(host: Host, functions: list[PciFunction]) -> bool:

@@ -83,7 +83,7 @@ def test_a_described_host_that_is_described_gives_the_same_answers(name, run, co
 
 @pytest.mark.parametrize(
     "name",
-    ["two-t4", "hgx-a100", "pac-d5005-virtual-functions", "alveo-u50-golden", "l40s-vgpu-types-set",
+    ["two-t4", "hgx-a100", "pac-d5005-virtual-functions", "pac-n3000", "l40s-vgpu-types-set",
      "in-tree-driver-and-nova", "gb200-memory-as-nodes", "iommu-off", "copy-padded-by-tar"],
 )  # fmt: skip
 def test_a_snapshot_is_described_as_its_host_is(name, run, tmp_path):
