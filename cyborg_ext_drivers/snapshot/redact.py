@@ -59,7 +59,9 @@ _SERIAL_IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 # What these say is the same on every card with the same design.
-_OF_DESIGNS = re.compile(r".*/(?:afu_id|compat_id|region_id|interface_id|bitstream_id|xclbinuuid|\w+_uuids)")
+_OF_DESIGNS = re.compile(
+    r".*/(?:afu_id|compat_id|region_id|interface_id|bitstream_id|xclbinuuid|\w+_uuids)"
+)
 _VERSIONS = re.compile(r".*/(?:\w*version|vbios\w*|fw_ver|firmware\w*|osrelease)")
 _SERIAL_FILES = re.compile(
     r".*/(?:serial|serial_?num(?:ber)?|board_serial|unique_id|product_serial)"
