@@ -48,7 +48,19 @@ class AskingCloud(Reporting):
         :raises CloudUnusable: when there is none.
         """
         options = {key: each for key, each in vars(parsed_args).items() if key in self._options}
-        return asking.open_cloud(Namespace(**options), lambda text: print(text, file=sys.stderr))
+        return asking.open_cloud(Namespace(**options), _tell)
+
+
+def named(name: str | None) -> asking.Cloud:
+    """Return the cloud of this name in clouds.yaml, that of the environment for ``None``.
+
+    :raises CloudUnusable: when there is none.
+    """
+    return asking.open_cloud(None if name is None else Namespace(os_cloud=name), _tell)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def row_of_unknown(unknown: Unknown) -> dict[str, Any]:

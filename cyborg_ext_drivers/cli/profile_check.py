@@ -12,9 +12,12 @@
 
 """``profile check``: whether a device profile breaks a rule, and what would satisfy it."""
 
+from __future__ import annotations
+
+import json
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
 
@@ -26,6 +29,9 @@ from cyborg_ext_drivers.profiles.inventory import Inventory
 from cyborg_ext_drivers.profiles.matching import Answer, GroupAnswer
 from cyborg_ext_drivers.profiles.reading import Draft
 from cyborg_ext_drivers.profiles.rules import Level, Problem
+
+if TYPE_CHECKING:
+    from cyborg_ext_drivers.cloud.asking import Cloud
 
 _STRUCTURED = ("name", "verdict", "hosts", "problems", "groups")
 _COLUMNS = ("profile", "group", "asks_for", "verdict", "answer")
@@ -43,7 +49,7 @@ class FileUnreadable(ExtDriversError):
         reason = getattr(error, "strerror", None) or error
         return (
             f"{rules.shown(given)} cannot be read: {reason}. Give a file, the JSON text itself, "
-            "or - for standard input"
+            "- for standard input, or with --cloud the name of a device profile"
         )
 
 
@@ -51,7 +57,7 @@ class ProfileCheckCommand(Profiling, Lister):
     """Check a device profile: Cyborg's rules, and whether any device that is reported satisfies it.
 
     Exit code 0: it schedules, as each one given does; 1: one breaks a rule, or nothing satisfies
-    it; 2: the profile, the host or the configuration cannot be read.
+    it; 2: the profile, the host, the cloud or the configuration cannot be read.
     """
 
     need_sort_by_cliff = True
@@ -63,14 +69,15 @@ class ProfileCheckCommand(Profiling, Lister):
             "profile",
             metavar="PROFILE",
             help="a file (JSON or YAML; a profile, a list of groups or a library), the JSON text "
-            "itself, or - for standard input",
+            "itself, - for standard input, or with --cloud the name of a device profile",
         )
         return parser
 
     def take_action(self, parsed_args: Namespace):
         """Return the columns and the rows: one per group and problem, in JSON one per profile."""
-        drafts = _read(parsed_args.profile)
-        found = self.inventory(parsed_args)
+        cloud = self.cloud(parsed_args)
+        drafts = _read(parsed_args.profile, cloud)
+        found = self.inventory(parsed_args, cloud, _named(drafts))
         checked = [of_draft(draft, found) for draft in drafts]
         good = sum(each["verdict"] == "schedules" for each in checked)
         if good < len(checked):
@@ -181,11 +188,24 @@ def _asked(group: dict[str, Any]) -> list[str]:
     ]
 
 
-def _read(given: str) -> list[Draft]:
-    """Return the profiles that the argument means.
+def _named(drafts: list[Draft]) -> set[str]:
+    """Return the traits that the profiles name and a profile can name."""
+    groups = [
+        rules.read_group(number, group)
+        for draft in drafts
+        if isinstance(draft.groups, list)
+        for number, group in enumerate(draft.groups)
+    ]
+    named = {trait for group in groups for trait in (*group.required, *group.forbidden)}
+    return {trait for trait in named if trait.startswith("CUSTOM_")}
+
+
+def _read(given: str, cloud: Cloud | None) -> list[Draft]:
+    """Return the profiles that the argument means: of the cloud, what is no text and no file.
 
     :raises NoProfile: when it holds none.
     :raises FileUnreadable: when there is no such file, or it cannot be read.
+    :raises UnknownProfile: when the cloud has none of that name either.
     """
     if given == "-":
         data, source = sys.stdin.buffer.read(_MOST_FILE), "standard input"
@@ -195,6 +215,10 @@ def _read(given: str) -> list[Draft]:
         try:
             with open(given, "rb") as opened:
                 data, source = opened.read(_MOST_FILE), given
+        except (FileNotFoundError, IsADirectoryError) as error:
+            if cloud is None:
+                raise FileUnreadable(given, error) from None
+            return _of_cloud(cloud, given)
         except (OSError, ValueError) as error:
             raise FileUnreadable(given, error) from None
     try:
@@ -202,6 +226,14 @@ def _read(given: str) -> list[Draft]:
     except UnicodeDecodeError as error:
         raise reading.NoProfile(source, f"it is no text in UTF-8 ({error})") from None
     return reading.read(text, source)
+
+
+def _of_cloud(cloud: Cloud, name: str) -> list[Draft]:
+    from cyborg_ext_drivers.cloud import offers
+
+    found = offers.profile(cloud, name)
+    content = {"name": found.name, "groups": [dict(group) for group in found.groups]}
+    return reading.read(json.dumps(content), f"the device profile {name}")
 
 
 def _is_text(given: str) -> bool:

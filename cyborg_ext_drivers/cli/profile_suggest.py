@@ -19,8 +19,7 @@ from typing import Any
 import yaml
 from cliff.lister import Lister
 
-from cyborg_ext_drivers.cli import cells
-from cyborg_ext_drivers.cli.looking import same_host
+from cyborg_ext_drivers.cli import cells, profiles
 from cyborg_ext_drivers.cli.profiles import Profiling
 from cyborg_ext_drivers.errors import ExtDriversError
 from cyborg_ext_drivers.profiles import inventory
@@ -45,10 +44,10 @@ class LibraryThere(ExtDriversError):
 
 
 class ProfileSuggestCommand(Profiling, Lister):
-    """Suggest a device profile for each kind of card that the host reports.
+    """Suggest a device profile for each kind of card that the host, or a whole cloud, reports.
 
     Nothing is created: the commands are printed. Exit code 0: there is a profile to suggest; 1:
-    there is none; 2: the host or the configuration cannot be read.
+    there is none; 2: the host, the cloud or the configuration cannot be read.
     """
 
     need_sort_by_cliff = True
@@ -84,7 +83,7 @@ class ProfileSuggestCommand(Profiling, Lister):
 
     def take_action(self, parsed_args: Namespace):
         """Return the columns and one row per profile."""
-        found = self.inventory(parsed_args)
+        found = self.inventory(parsed_args, self.cloud(parsed_args))
         any_of_vendor = parsed_args.any == "vendor"
         self._profiles = suggest(found, parsed_args.count, any_of_vendor)
         for sentence in left_out(found, any_of_vendor):
@@ -151,11 +150,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _summary(profiles: list[Profile], parsed_args: Namespace) -> str:
-    same = same_host(parsed_args)
-    if not profiles:
-        return f"Nothing is reported to suggest a profile for. Next: cyborg-ext-diagnose host{same}"
-    count = f"{len(profiles)} profile{'s' if len(profiles) > 1 else ''}"
+def _summary(made: list[Profile], parsed_args: Namespace) -> str:
+    if not made:
+        further = profiles.look_further(parsed_args)
+        return f"Nothing is reported to suggest a profile for. Next: {further}"
+    same = profiles.same(parsed_args)
+    count = f"{len(made)} profile{'s' if len(made) > 1 else ''}"
     if parsed_args.library:
         return f"{count} in {parsed_args.library}. Next: cyborg-ext-diagnose profile check " + (
             f"{parsed_args.library}{same}"
@@ -165,11 +165,11 @@ def _summary(profiles: list[Profile], parsed_args: Namespace) -> str:
     )
 
 
-def _write(file: str, profiles: list[Profile]) -> None:
+def _write(file: str, made: list[Profile]) -> None:
     content = {
         "profiles": [
             {"name": each.name, "description": each.description, "groups": list(each.groups)}
-            for each in profiles
+            for each in made
         ]
     }
     text = _HEAD + yaml.safe_dump(content, sort_keys=False, default_flow_style=False, width=98)

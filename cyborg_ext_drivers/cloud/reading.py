@@ -80,9 +80,19 @@ def devices(cloud: Cloud) -> list[Device]:
             _text(row, "vendor"),
             _text(row, "model"),
             row["status"] if isinstance(row.get("status"), str) else None,
+            _product_id(row.get("std_board_info")),
         )
         for row in cloud.rows(CYBORG, "/devices", "devices")
     ]
+
+
+def _product_id(told: object) -> str | None:
+    """Return the product id in what the API tells of a board: an object, as JSON text."""
+    try:
+        board = json.loads(told) if isinstance(told, str) else None
+    except (ValueError, RecursionError):
+        return None
+    return _optional(board, "product_id") if isinstance(board, dict) else None
 
 
 def deployables(cloud: Cloud) -> list[Deployable]:

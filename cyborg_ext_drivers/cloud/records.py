@@ -30,6 +30,8 @@ class Device(NamedTuple):
     model: str
     #: ``enabled`` or ``maintaining``; ``None`` where the API does not tell it.
     status: str | None
+    #: What its driver told as ``product_id`` of the board, which drivers need not.
+    product_id: str | None = None
 
 
 class Deployable(NamedTuple):

@@ -158,6 +158,7 @@ def _instead(message: str, trait: str, found: Inventory) -> tuple[str, str]:
     return message, f"Name one of those that are reported: {', '.join(found.traits[:6])}"
 
 
+_WAIT = "Wait for some, or see who holds them, with cyborg-ext-diagnose cloud arqs"
 _LOOK = "See why, with cyborg-ext-diagnose host on a host that has such cards"
 
 
@@ -187,9 +188,12 @@ def _why_not(group: Group, found: Inventory) -> Problem:
         remedy = f"Write resources:{classes[0]} in its place"
         return Problem("class-not-reported", Level.FAILS, number, message, remedy)
     most = max(each.units for each in of_class)
+    if not most:
+        message = f"{wanted}: nothing is free of {inventory.counted(of_class)} that have all else"
+        return Problem("none-free", Level.FAILS, number, message, _WAIT)
     name, count = next(iter(group.resources.items()))
     message = f"{wanted} in one group must come from one device, and none has more than {most}"
-    remedy = f"Write {count} groups with resources:{name}=1 each" if most else "Wait for some"
+    remedy = f"Write {count} groups with resources:{name}=1 each"
     return Problem("too-many-of-one-device", Level.FAILS, number, message, remedy)
 
 

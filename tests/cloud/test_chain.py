@@ -26,7 +26,7 @@ for _name in ("cyborg", "placement", "openstack"):
 from cyborg.conf import CONF
 from oslo_policy import opts
 
-from cyborg_ext_drivers.cloud import chain, offers
+from cyborg_ext_drivers.cloud import chain
 from cyborg_ext_drivers.cloud.asking import CloudUnusable
 
 ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
@@ -343,25 +343,3 @@ class TestHalfAnswers:
         )
         with pytest.raises(CloudUnusable, match="No service of the cloud answers"):
             chain.check(cloud.open())
-
-
-def test_what_a_profile_can_ask_for(cloud):
-    cloud.stack.report()
-    replace_traits(cloud, provider(cloud), "OWNER_CYBORG", "CUSTOM_ACME_FAST")
-    cloud.stack.create_profile("gpu", [ANY_GPU])
-    cloud.forget()
-    (offer,) = offers.offers(cloud.open())
-    assert offer == {
-        "host": "compute-1",
-        "device_address": "0000:3b:00.0",
-        "device_name": "compute-1_0000:3b:00.0",
-        "kind": "GPU",
-        "vendor": "acme",
-        "model": "Fast",
-        "resource_class": "PGPU",
-        "traits": ("CUSTOM_ACME_FAST", "OWNER_CYBORG"),
-        "units": 1,
-    }
-    assert offers.profile(cloud.open(), "gpu").groups == (ANY_GPU,)
-    assert offers.profile(cloud.open(), "none") is None
-    assert cloud.methods() == {"GET"}

@@ -26,22 +26,10 @@ import pytest
 for _name in ("cyborg", "placement", "openstack"):
     pytest.importorskip(_name, reason=f"{_name} is not installed: cyborg-ext-drivers[stack,cloud]")
 
-from cyborg_ext_drivers.cli.app import main
 from cyborg_ext_drivers.cloud import findings
 
 SCHEMAS = pathlib.Path(__file__).parents[2] / "doc/source/schema"
 LONG = {"resources:PGPU": "1", **{f"trait:CUSTOM_GPU_OF_SOME_MAKER_{n}": "required" for n in "ABC"}}
-
-
-@pytest.fixture
-def diagnose(capsys):
-    def run(*argv):
-        capsys.readouterr()
-        code = main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def rows(out, schema):
@@ -145,7 +133,12 @@ def test_without_openstacksdk(tmp_path):
         assert (done.returncode, done.stdout) == (2, "")
         assert "install 'cyborg-ext-drivers[cloud]'" in done.stderr
         assert len(done.stderr.splitlines()) == 1
+    for words in (("suggest", "--cloud"), ("check", "t4", "--os-cloud", "small")):
+        done = run("profile", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "install 'cyborg-ext-drivers[cloud]'" in done.stderr
     assert run("codes").returncode == 0
+    assert run("profile", "suggest", "--fake", "two-t4").returncode == 0
 
 
 def test_each_code_is_in_the_manual():

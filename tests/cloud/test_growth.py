@@ -20,6 +20,8 @@ import pytest
 for _name in ("cyborg", "placement", "openstack"):
     pytest.importorskip(_name, reason=f"{_name} is not installed: cyborg-ext-drivers[stack,cloud]")
 
+from cyborg.conf import CONF
+
 from cyborg_ext_drivers.cloud import chain, reading
 from cyborg_ext_drivers.testing.stack import Stack
 from tests.cloud.services import Nova, SmallCloud
@@ -42,7 +44,7 @@ class ManyCards(OneCard):
             (deployable,) = device.deployable_list
             info = f'{{"bus": "{bus:02x}", "device": "00", "domain": "0000", "function": "0"}}'
             device.controlpath_id.cpid_info = deployable.attach_handle_list[0].attach_info = info
-            deployable.name = f"compute-1_0000:{bus:02x}:00.0"
+            deployable.name = f"{CONF.host}_0000:{bus:02x}:00.0"
             found.append(device)
         return found
 
