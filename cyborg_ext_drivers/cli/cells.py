@@ -93,4 +93,9 @@ def _lines(value: Any) -> list[str]:
         return [f"{key}={each}" for key, each in value.items()]
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [line for each in value for line in _lines(each)]
-    return str(value).splitlines() or [""]
+    return [_printable(line) for line in str(value).splitlines()] or [""]
+
+
+def _printable(line: str) -> str:
+    """Return a line without what a terminal would obey."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)

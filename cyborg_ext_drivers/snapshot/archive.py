@@ -32,6 +32,7 @@ import io
 import json
 import os
 import re
+import stat
 import tarfile
 import tempfile
 import zlib
@@ -57,6 +58,7 @@ from cyborg_ext_drivers.snapshot.captured import Captured, Failure, File, Folder
 MOST_COMPRESSED = 32 << 20
 MOST_BYTES = 64 << 20
 MOST_MEMBERS = 200_000
+_MOST_OF_A_DOCUMENT = 8 << 20
 _LONGEST_NAME = 4096
 _DEEPEST = 64
 _BLOCK = 512
@@ -66,6 +68,8 @@ _FOLDERS = ("catalog", "state")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_%][A-Za-z0-9_.%@~+-]{0,240}")
 # What GNU tar writes before a member whose name or target is long.
 _LONG = {tarfile.GNUTYPE_LONGNAME: "name", tarfile.GNUTYPE_LONGLINK: "linkname"}
+# A file system that knows one name of a file, such as FAT (link(2)).
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
@@ -174,13 +178,30 @@ def write(path: str, data: bytes, force: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         if force:
-            os.replace(new, path)
+            _replace(new, path)
         else:
-            # Unlike a rename, a link never replaces.
-            os.link(new, path)
+            _place(new, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
+
+
+def _replace(new: str, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "it is no file; only a file is replaced")
+    os.replace(new, path)
+
+
+def _place(new: str, path: str) -> None:
+    try:
+        # Unlike a rename, a link never replaces.
+        os.link(new, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.replace(new, path)
 
 
 def read(path: str) -> Snapshot:
@@ -213,6 +234,8 @@ def _parsed(data: bytes) -> Snapshot:
         top, _, rest = name.partition("/")
         if top == "root":
             _take(captured, f"/{rest}", member, content)
+            if len(captured.nodes) > MOST_MEMBERS:
+                raise _Refused(f"it has more than {MOST_MEMBERS} files and directories")
         elif member.type == tarfile.DIRTYPE and name in _FOLDERS:
             continue
         elif member.type not in _REGULAR:
@@ -344,6 +367,8 @@ def _safe(name: str) -> str:
 
 
 def _loaded(name: str, content: bytes) -> Any:
+    if len(content) > _MOST_OF_A_DOCUMENT:
+        raise _Refused(f"{name} is larger than {_MOST_OF_A_DOCUMENT >> 20} MiB")
     try:
         return json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

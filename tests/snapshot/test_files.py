@@ -16,6 +16,7 @@
 ``CYBORG_EXT_SNAPSHOT_MUTATIONS=5000`` tries so many files instead of a few hundred.
 """
 
+import errno
 import gzip
 import io
 import json
@@ -357,3 +358,54 @@ class TestTheFileThatIsWritten:
         diagnose("snapshot", "save", "x", "--host-root", fake.root)
         code, out, err = diagnose(*command, "--snapshot", "x")
         assert (code, out) == (2, "") and len(err.splitlines()) == 1
+
+    def test_a_device_or_a_pipe_is_not_replaced(self, fake, place, diagnose):
+        os.mkfifo("pipe")
+        code, _, err = diagnose("snapshot", "save", "pipe", "--force", "--host-root", fake.root)
+        assert code == 2 and "pipe cannot be written: it is no file" in err
+        assert stat.S_ISFIFO(os.stat("pipe").st_mode)
+
+    def test_a_file_system_without_links_takes_it_as_well(self, fake, place, diagnose, monkeypatch):
+        def link(source, target):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", link)
+        assert diagnose("snapshot", "save", "one", "--host-root", fake.root)[0] == 0
+        assert diagnose("snapshot", "show", "one")[0] == 0
+        (place / "mine").write_text("mine")
+        code, _, err = diagnose("snapshot", "save", "mine", "--host-root", fake.root)
+        assert code == 2 and "--force" in err
+        assert (place / "mine").read_text() == "mine"
+        assert _everything(place) == ["mine", "one", "tmp"]
+
+
+def test_directories_without_end_are_refused(intact, place, diagnose, monkeypatch):
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 500)
+    mutations = Mutations(intact)
+    members = mutations._copies()
+    for number in range(20):
+        folder = tarfile.TarInfo(f"root/{number}/" + "d/" * 50)
+        folder.type = tarfile.DIRTYPE
+        members.append((folder, b""))
+    path = place / "host.tar.gz"
+    path.write_bytes(mutations._archive(members))
+    code, _, err = diagnose("snapshot", "show", path)
+    assert code == 2 and "more than 500 files and directories" in err
+
+
+def test_a_document_without_end_is_refused(intact, place, diagnose, monkeypatch):
+    monkeypatch.setattr(archive, "_MOST_OF_A_DOCUMENT", 100)
+    (place / "host.tar.gz").write_bytes(intact)
+    code, _, err = diagnose("snapshot", "show", place / "host.tar.gz")
+    assert code == 2 and "manifest.json is larger than" in err
+
+
+def test_a_name_does_nothing_to_the_terminal(intact, place, diagnose):
+    mutations = Mutations(intact)
+    members = mutations._copies()
+    manifest = json.loads(members[0][1])
+    manifest["host"] = {"name": "\x1b[2Jnode"}
+    members[0] = (members[0][0], json.dumps(manifest).encode())
+    (place / "host.tar.gz").write_bytes(mutations._archive(members))
+    code, out, _ = diagnose("snapshot", "show", place / "host.tar.gz")
+    assert code == 0 and "?[2Jnode" in out and "\x1b" not in out
