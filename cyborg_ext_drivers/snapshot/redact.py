@@ -39,6 +39,8 @@ from cyborg_ext_drivers.snapshot.captured import Captured, File, Link
 #: What stands for the name of the host.
 HOST = "redacted-host"
 _REDACTED = "redacted"
+#: What drivers say for none, so it names nothing.
+_NIL = str(uuid.UUID(int=0))
 _UUID = re.compile(
     r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
 )
@@ -49,7 +51,7 @@ _IPV4 = re.compile(r"(?<![0-9A-Za-z.])(?:\d{1,3}\.){3}\d{1,3}(?![0-9A-Za-z]|\.\d
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:])")
 _SECRET = re.compile(
     r"([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key)"
-    r"[\w.-]*[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})([^\s\"'\\,;}]+)",
+    r"[\w.-]*[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})((?<=[\"'])[^\"'\\\n]+|[^\s\"'\\,;}]+)",
     re.IGNORECASE,
 )
 _IN_URL = re.compile(r"(://)[^/\s:@\"']+:[^/\s@\"']+(?=@)")
@@ -71,13 +73,18 @@ _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 _PLAIN_FLAG = re.compile(r"[a-z][a-z_.-]{0,30}")
 #: Words of the kernel's command line that say something about attaching devices.
 _OF_DEVICES = re.compile(
-    r"\w*iommu\w*(?:\.\w+)?|vfio\w*(?:[.-]\w+)?|pcie?\w*(?:\.\w+)?|nvidia\w*\.\w+|nouveau\.\w+"
+    r"\w*iommu\w*(?:\.\w+)?|vfio\w*(?:[.-]\w+){0,2}|pcie?\w*(?:\.\w+)?|nvidia\w*\.\w+|nouveau\.\w+"
     r"|amdgpu\.\w+|i915\.\w+|xe\.\w+|radeon\.\w+|kvm\w*(?:\.\w+)?|hugepages\w*|default_hugepagesz"
-    r"|(?:module|modprobe\.|rd\.driver\.)_?(?:blacklist|pre|post)|video|efifb|simplefb|console|root"
-    r"|BOOT_IMAGE|initcall_blacklist|intremap|mem_encrypt|mitigations|numa\w*|isolcpus|nohz\w*"
+    r"|(?:module|modprobe\.|rd\.driver\.)_?(?:blacklist|pre|post)|video|efifb|simplefb|console"
+    r"|initcall_blacklist|intremap|mem_encrypt|mitigations|numa\w*|isolcpus|nohz\w*"
     r"|rcu_nocbs|acpi\w*|efi|lockdown|crashkernel|memmap|mem|nosmt|noapic|x2apic\w*|swiotlb|cma"
     r"|systemd\.unified_cgroup_hierarchy|arm-smmu\w*\.\w+|irqaffinity|preempt|transparent_hugepage"
 )
+#: Words of which only such values stay: others name servers, volumes and who may read them.
+_HARMLESS = {
+    "root": re.compile(r"(?:PART)?UUID=[0-9A-Fa-f-]+|/dev/(?:[shv]d|xvd|nvme|mmcblk|md)\w{1,20}"),
+    "BOOT_IMAGE": re.compile(r"(?:\([\w,]+\))?/[^:@]*"),
+}
 # Extended capability of a device's serial number (PCI Express Base Specification).
 _SERIAL_CAPABILITY = 0x0003
 _FIRST_EXTENDED = 0x100
@@ -97,6 +104,9 @@ class Redactor:
         for name in names:
             if len(name) > 2 and name.lower() != "localhost":
                 self._names.setdefault(name.lower(), f"{HOST}-{len(self._names) + 1}")
+        for name, other in list(self._names.items()):
+            # As device mapper writes a hyphen within the name of a volume group.
+            self._names.setdefault(name.replace("-", "--"), other)
         self._uuids: dict[str, str] = {}
         self._serials: dict[str, str] = {}
         self._others: dict[str, dict[str, str]] = collections.defaultdict(dict)
@@ -112,6 +122,7 @@ class Redactor:
     def learn_uuids(self, texts: Iterable[str]) -> None:
         """Learn which UUIDs there are; each becomes another one, and their order stays."""
         found = sorted({match.lower() for text in texts for match in _UUID.findall(text)})
+        found = [each for each in found if each != _NIL]
         made = sorted(
             uuid.UUID(bytes=hmac.digest(self._salt, each.encode(), "sha256")[:16], version=4)
             for each in found
@@ -132,10 +143,17 @@ class Redactor:
     @property
     def listing(self) -> list[dict[str, Any]]:
         """What was redacted: kinds, how often, and where; never what."""
-        return [
-            {"kind": kind, "count": sum(places.values()), "places": sorted(places)}
-            for kind, places in sorted(self._found.items())
+        found, self._found = self._found, collections.defaultdict(dict)
+        listing = [
+            {
+                "kind": kind,
+                "count": sum(places.values()),
+                "places": sorted({self.path(place) for place in places}),
+            }
+            for kind, places in sorted(found.items())
         ]
+        self._found = found
+        return listing
 
     def count(self, kind: str) -> None:
         """Note that something was redacted at this place."""
@@ -176,6 +194,7 @@ class Redactor:
         if name == "config":
             return self._without_serial(data)
         text = data.decode("utf-8", "surrogateescape")
+        odd = b"" if text.isascii() else _no_text(data)
         if _SERIAL_FILES.fullmatch(path):
             plain = text.strip()
             text = text.replace(plain, self._serial(plain)) if plain else text
@@ -192,13 +211,18 @@ class Redactor:
             with_uuids=not _OF_DESIGNS.fullmatch(path),
             with_ips=not _VERSIONS.fullmatch(path),
         )
-        return redacted.encode("utf-8", "surrogateescape")
+        made = redacted.encode("utf-8", "surrogateescape")
+        # What was no text is none afterwards either.
+        return made if not odd or _no_text(made) else odd + made
 
     def command_line(self, text: str) -> str:
         """Return a command line with the values of those words only that concern devices."""
 
         def word(match: re.Match) -> str:
             name, equals, _value = match[0].strip('"').partition("=")
+            harmless = _HARMLESS.get(name)
+            if harmless and harmless.fullmatch(_value):
+                return match[0]
             if _OF_DEVICES.fullmatch(name) or (not equals and _PLAIN_FLAG.fullmatch(name)):
                 return match[0]
             self.count("word of the kernel's command line")
@@ -231,9 +255,7 @@ class Redactor:
     def _uuid(self, text: str) -> str:
         if text.count("-") < 4:
             return text
-        return self._sub(
-            _UUID, "UUID", text, lambda m: self._uuids.get(m[0].lower(), str(uuid.UUID(int=0)))
-        )
+        return self._sub(_UUID, "UUID", text, lambda m: self._uuids.get(m[0].lower(), _NIL))
 
     def _serial(self, text: str) -> str:
         if text.lower() in ("", "none", "null", "n/a", "(null)") or text.startswith("redacted"):
@@ -327,10 +349,27 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
     for name, document in state.items():
         redactor.at("state")
         kept[redactor.text(name)] = _dumped(_redacted_state(document, redactor))
-    manifest = {**snapshot.manifest, "redactions": redactor.listing, "is_raw": False}
+    redactor.at("manifest.json")
+    said = {
+        "made_by": {
+            name: version and redactor.text(version, with_ips=False)
+            for name, version in snapshot.manifest["made_by"].items()
+        },
+        "notes": [redactor.text(note) for note in snapshot.manifest.get("notes", ())],
+    }
+    manifest = {**snapshot.manifest, **said, "redactions": redactor.listing, "is_raw": False}
     return dataclasses.replace(
         snapshot, captured=made, manifest=manifest, options=options, catalog=catalog, state=kept
     )
+
+
+def _no_text(data: bytes) -> bytes:
+    """Return the first bytes for which data is no text, nothing where it is text."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data[error.start : error.start + 1]
+    return b""
 
 
 def _texts(snapshot: Snapshot) -> Iterable[str]:
@@ -388,7 +427,13 @@ def _redacted_nvml(answer: NvmlAnswer | None, redactor: Redactor) -> NvmlAnswer 
         instances = tuple(
             each._replace(uuid=each.uuid and redactor.text(each.uuid)) for each in gpu.instances
         )
-        gpus.append(gpu._replace(**texts, instances=instances))
+        processes = gpu.processes and tuple(
+            each._replace(command=each.command and redactor.text(each.command))
+            for each in gpu.processes
+        )
+        errors = tuple(redactor.text(each, with_ips=False) for each in gpu.errors)
+        made = {"instances": instances, "processes": processes, "errors": errors}
+        gpus.append(gpu._replace(**texts, **made))
     library = answer.library and redactor.text(answer.library)
     return answer._replace(
         detail=redactor.text(answer.detail, with_ips=False), library=library, gpus=tuple(gpus)

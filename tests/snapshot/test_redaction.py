@@ -260,3 +260,76 @@ class TestTexts:
         redactor.learn_uuids(uuids)
         made = [redactor.text(each) for each in uuids]
         assert made == sorted(made) and not set(made) & set(uuids)
+
+
+def _saved(diagnose, root, path):
+    code, _, err = diagnose("snapshot", "save", path, "--host-root", root)
+    assert code == 0, err
+    return archive.read(str(path)), gzip.decompress(path.read_bytes())
+
+
+def test_the_listing_names_no_uuid_though_places_are_below_one(diagnose, tmp_path):
+    with FakeHost.named("two-t4") as fake:
+        name = f"/sys/bus/pci/devices/{CARD}/nvidia/{MDEV}/type/uuid"
+        fake.write_file(name, f"{MDEV}\n")
+        snapshot, data = _saved(diagnose, fake.root, tmp_path / "host.tar.gz")
+    assert any("/type" in place for r in snapshot.manifest["redactions"] for place in r["places"])
+    assert MDEV.encode() not in data
+
+
+def test_what_the_kernel_is_called_and_who_uses_a_gpu_tells_no_name(seeded, diagnose, tmp_path):
+    seeded.write_file("/proc/sys/kernel/osrelease", "6.8.0-gpu-rack7-node3\n")
+    seeded.set_nvml_of(CARD, processes=[{"pid": 4242, "memory": 1, "command": "gpu-rack7-node3"}])
+    snapshot, data = _saved(diagnose, seeded.root, tmp_path / "host.tar.gz")
+    assert any(gpu.processes for gpu in snapshot.captured.nvml_answer.gpus)
+    assert b"gpu-rack7-node3" not in data.lower()
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "root=iscsi:bob:hunter2@10.1.2.3::3260::iqn.2020-01.example:lun",
+        "root=/dev/mapper/gpu--rack7--node3--vg-root",
+        "BOOT_IMAGE=http://maas.corp.example:5248/vmlinuz",
+    ],
+)
+def test_a_root_that_names_a_server_or_a_volume_goes(word):
+    made = Redactor("gpu-rack7-node3", (), bytes(32)).command_line(f"{word} ro")
+    assert made == f"{word.partition('=')[0]}=redacted ro"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["root=/dev/nvme0n1p2", "BOOT_IMAGE=(hd0,gpt2)/vmlinuz-6.8.0", "vfio-pci.ids=10de:1eb8"],
+)
+def test_words_that_concern_devices_stay(word):
+    assert Redactor("node-1", (), bytes(32)).command_line(f"{word} ro") == f"{word} ro"
+
+
+def test_a_volume_group_is_found_by_the_name_that_device_mapper_gives_it():
+    redactor = Redactor("gpu-rack7-node3", (), bytes(32))
+    assert redactor.text("/dev/mapper/gpu--rack7--node3--vg-root") == (
+        "/dev/mapper/redacted-host--vg-root"
+    )
+
+
+def test_a_password_of_several_words_goes_as_a_whole():
+    made = Redactor("node-1", (), bytes(32)).text('{"password": "alpha beta", "id": "10de"}')
+    assert made == '{"password": "redacted", "id": "10de"}'
+
+
+def test_a_command_line_that_is_no_text_stays_none(diagnose, tmp_path):
+    with FakeHost.named("two-t4") as fake:
+        fake.path("/proc/cmdline").write_bytes(b"quiet password=hunter\xff2\n")
+        snapshot, data = _saved(diagnose, fake.root, tmp_path / "host.tar.gz")
+    assert b"hunter" not in data
+    with pytest.raises(UnicodeDecodeError):
+        snapshot.captured.nodes["/proc/cmdline"].data.decode()
+
+
+@pytest.mark.parametrize("name", ["alveo-u250", "alveo-u50-golden"])
+def test_an_image_of_an_fpga_keeps_its_id(name, diagnose, tmp_path):
+    with FakeHost.named(name) as fake:
+        there = diagnose("traits", "-f", "json", "--host-root", fake.root)
+        diagnose("snapshot", "save", tmp_path / "host.tar.gz", "--host-root", fake.root)
+    assert diagnose("traits", "-f", "json", "--snapshot", tmp_path / "host.tar.gz") == there
