@@ -25,10 +25,11 @@ import dataclasses
 import hashlib
 import hmac
 import ipaddress
+import itertools
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cyborg_ext_drivers.host.kernel import COMMAND_LINE
@@ -85,6 +86,8 @@ _HARMLESS = {
     "root": re.compile(r"(?:PART)?UUID=[0-9A-Fa-f-]+|/dev/(?:[shv]d|xvd|nvme|mmcblk|md)\w{1,20}"),
     "BOOT_IMAGE": re.compile(r"(?:\([\w,]+\))?/[^:@]*"),
 }
+# The name of a deployable begins with the host's.
+_OF_A_DEPLOYABLE = re.compile(r"_[0-9a-f]{4,}:")
 # Extended capability of a device's serial number (PCI Express Base Specification).
 _SERIAL_CAPABILITY = 0x0003
 _FIRST_EXTENDED = 0x100
@@ -118,6 +121,24 @@ class Redactor:
             + r")(?![A-Za-z0-9])",
             re.IGNORECASE,
         )
+        self._words: set[str] = set()
+
+    def learn_words(self, words: Iterable[str]) -> None:
+        """Learn what options and state files say; a host may be called as one of these words.
+
+        Such a name is replaced only where a name must stand: ``gpu`` stays in
+        ``ext_amd_gpu_driver``, where all who read the file know it from.
+        """
+        self._words = {match[0].lower() for word in words for match in self._name.finditer(word)}
+
+    def host(self, text: str) -> str:
+        """Return what is nothing but the name of a host without it."""
+        return self._sub(self._name, "host name", text, lambda m: self._names[m[0].lower()])
+
+    def _name_in_text(self, match: re.Match) -> str:
+        name = match[0].lower()
+        is_named = not match.start() and _OF_A_DEPLOYABLE.match(match.string, match.end())
+        return self._names[name] if is_named or name not in self._words else match[0]
 
     def learn_uuids(self, texts: Iterable[str]) -> None:
         """Learn which UUIDs there are; each becomes another one, and their order stays."""
@@ -184,7 +205,7 @@ class Redactor:
         if text.count(":") > 1:
             text = self._sub(_IPV6, "IP address", text, self._ip)
         if with_names:
-            text = self._sub(self._name, "host name", text, lambda m: self._names[m[0].lower()])
+            text = self._sub(self._name, "host name", text, self._name_in_text)
         return text
 
     def content(self, path: str, data: bytes, vocabulary: frozenset[str]) -> bytes:
@@ -340,7 +361,8 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
     redactor.at("nvml.json")
     made.nvml_answer = _redacted_nvml(captured.nvml_answer, redactor)
     made.udev_names = captured.udev_names
-    options, catalog, kept = {}, {}, {}
+    catalog, kept = {}, {}
+    redactor.learn_words((*_words(_of_options(snapshot.options)), *_words(state)))
     redactor.at("options.json")
     options = redactor.json(dict(snapshot.options))
     for number, (_, data) in enumerate(sorted(snapshot.catalog.items())):
@@ -348,7 +370,9 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
         catalog[f"{number + 1:03d}.yaml"] = _redacted_yaml(data, redactor)
     for name, document in state.items():
         redactor.at("state")
-        kept[redactor.text(name)] = _dumped(_redacted_state(document, redactor))
+        driver, dot, host = name.removesuffix(".json").partition(".")
+        name = f"{redactor.text(driver)}{dot}{redactor.host(redactor.text(host))}.json"
+        kept[name] = _dumped(_redacted_state(document, redactor))
     redactor.at("manifest.json")
     said = {
         "made_by": {
@@ -361,6 +385,32 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
     return dataclasses.replace(
         snapshot, captured=made, manifest=manifest, options=options, catalog=catalog, state=kept
     )
+
+
+def _of_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options whose values are words that mean something."""
+    said = options["cyborg"] or {}
+    drivers = options["enabled_drivers"] or ()
+    values = [*itertools.chain.from_iterable(said.values()), *drivers]
+    values += [name for _, name in options["vgpu_types"]]
+    return dict.fromkeys([*said, *values])
+
+
+def _words(value: Any) -> Iterable[str]:
+    """Yield the keys of documents, drivers, traits and resource classes."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            # The name of a state file ends in the host's.
+            yield key.partition(".")[0]
+            if key != "host":
+                yield from _words(each)
+            if key == "driver" and isinstance(each, str):
+                yield each
+    elif isinstance(value, list):
+        for each in value:
+            yield from _words(each)
+    elif isinstance(value, str) and re.fullmatch(r"(?:CUSTOM|OWNER|HW)_[A-Z0-9_]+", value):
+        yield value
 
 
 def _no_text(data: bytes) -> bytes:
@@ -455,6 +505,8 @@ def _redacted_state(value: Any, redactor: Redactor) -> Any:
         for key, each in value.items():
             if isinstance(each, str) and key.startswith("serial"):
                 made[key] = redactor._serial(each)
+            elif isinstance(each, str) and key == "host":
+                made[key] = redactor.host(redactor.text(each))
             else:
                 made[redactor.text(key)] = _redacted_state(each, redactor)
         return made

@@ -333,3 +333,34 @@ def test_an_image_of_an_fpga_keeps_its_id(name, diagnose, tmp_path):
         there = diagnose("traits", "-f", "json", "--host-root", fake.root)
         diagnose("snapshot", "save", tmp_path / "host.tar.gz", "--host-root", fake.root)
     assert diagnose("traits", "-f", "json", "--snapshot", tmp_path / "host.tar.gz") == there
+
+
+@pytest.mark.parametrize("name", ["gpu", "nvidia", "host", "cards", "d8", "t4"])
+def test_a_host_that_is_called_as_a_word_of_the_options_answers_the_same(name, diagnose, tmp_path):
+    with FakeHost.named("two-t4") as fake:
+        fake.write_file(
+            "/etc/cyborg/cyborg.conf",
+            f"[DEFAULT]\nhost = {name}\n[agent]\nenabled_drivers = ext_nvidia_gpu_driver\n"
+            "[ext_drivers]\nexclude = 0000:d8:*\nextra_traits = 10de:* = CUSTOM_GPU_A\n",
+        )
+        host = Host(fake.root)
+        ledger = Ledger(name, Options())
+        ledger.settle(Surveyor(Options()).survey(host), host)
+        directory = str(fake.path("/var/lib/cyborg/ext_drivers"))
+        StateFile(directory, "ext_nvidia_gpu_driver", name).save(ledger.entries)
+        there = diagnose("host", "--long", "-f", "json", "--host-root", fake.root)
+        snapshot, _ = _saved(diagnose, fake.root, tmp_path / "host.tar.gz")
+    assert "ext_nvidia_gpu_driver.redacted-host.json" in snapshot.state
+    assert f'"{name}_0000' not in b"".join(snapshot.state.values()).decode()
+    code, out, err = diagnose(
+        "host", "--long", "-f", "json", "--snapshot", tmp_path / "host.tar.gz"
+    )
+    assert (code, out.replace("redacted-host_", f"{name}_"), err) == there
+
+
+def test_a_word_of_a_trait_hides_no_other_name():
+    redactor = Redactor("node7", ["node7-ipmi"], bytes(32))
+    redactor.learn_words(["CUSTOM_NODE7", "exclude"])
+    assert redactor.text("node7-ipmi") == "redacted-host-2"
+    assert redactor.text("node7_0000:3b:00.0") == "redacted-host_0000:3b:00.0"
+    assert redactor.text("CUSTOM_NODE7") == "CUSTOM_NODE7"
