@@ -126,7 +126,8 @@ def _shown(name: str) -> str:
 
 
 def _places(parsed: argparse.Namespace) -> list[Place]:
-    names = list(parsed.fake)
+    own = {_shown(name): name for name in DEFAULT_HOSTS}
+    names = [own.get(name, name) for name in parsed.fake]
     if parsed.all:
         names += [name for name in described_hosts() if name not in names]
     places = []
