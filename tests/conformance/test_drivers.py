@@ -95,3 +95,9 @@ def test_a_machine_without_lspci_gets_one_sentence(monkeypatch, tmp_path, capsys
 def test_an_unknown_driver_gets_one_sentence(capsys):
     assert app.main(["nvidia_gpu_drivr"]) == 2
     assert "no driver is called 'nvidia_gpu_drivr'" in capsys.readouterr().err
+
+
+def test_the_hosts_that_the_help_names_can_be_given():
+    parsed = app._parser().parse_args(["x", "--fake", "cards-of-cyborgs-own-drivers"])
+    (place,) = app._places(parsed)
+    assert place.name == "cards-of-cyborgs-own-drivers"
