@@ -13,6 +13,7 @@
 
 """The command, on real drivers: Cyborg's own have their faults, ours have none."""
 
+import contextlib
 import json
 import shutil
 
@@ -21,6 +22,7 @@ import pytest
 pytest.importorskip("cyborg", reason="Cyborg is not installed")
 pytest.importorskip("placement", reason="Placement is not installed")
 
+from cyborg_ext_drivers.cli.app import main as diagnose
 from cyborg_ext_drivers.testing import UmockdevMissing, _umockdev
 from cyborg_ext_drivers.testing.conformance import app
 from cyborg_ext_drivers.testing.conformance.codes import CODES
@@ -79,6 +81,15 @@ def test_our_own_conform(conformance, driver, host):
     assert conformance(driver, "--fake", host) == (0, [])
 
 
+def test_a_snapshot_is_a_host_like_the_described_one(conformance, tmp_path, capsys):
+    file = str(tmp_path / "host.tar.gz")
+    assert diagnose(["snapshot", "save", file, "--fake", "a2-with-virtual-functions"]) == 0
+    capsys.readouterr()
+    code, rows = conformance("nvidia_gpu_driver", "--snapshot", file)
+    assert code == 1
+    assert "virtual-functions-beside-physical" in codes(rows)
+
+
 def test_a_driver_that_cannot_be_tried_is_exit_code_2(conformance):
     code, rows = conformance("nvmf_spdk_driver", "--fake", "two-t4")
     assert (code, codes(rows)) == (2, {"not-tried"})
@@ -99,5 +110,5 @@ def test_an_unknown_driver_gets_one_sentence(capsys):
 
 def test_the_hosts_that_the_help_names_can_be_given():
     parsed = app._parser().parse_args(["x", "--fake", "cards-of-cyborgs-own-drivers"])
-    (place,) = app._places(parsed)
+    (place,) = app._places(parsed, contextlib.ExitStack())
     assert place.name == "cards-of-cyborgs-own-drivers"

@@ -16,15 +16,17 @@ Exit code 0: no violation.  1: violations.  2: it could not be run.
 """
 
 import argparse
+import contextlib
 import difflib
 import pathlib
 import sys
+import tempfile
 from collections.abc import Sequence
 from importlib import metadata
 
 from cyborg_ext_drivers import errors
 from cyborg_ext_drivers.testing import described_hosts, load
-from cyborg_ext_drivers.testing.conformance import render
+from cyborg_ext_drivers.testing.conformance import captured, render
 from cyborg_ext_drivers.testing.conformance.running import (
     CannotRun,
     Outcome,
@@ -55,12 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         _check_drivers(parsed.drivers)
-        places = _places(parsed)
         settings = _settings(parsed.option)
-        check_tools()
-        outcomes = [
-            outcome for name in parsed.drivers for outcome in try_driver(name, places, settings)
-        ]
+        with contextlib.ExitStack() as stack:
+            places = _places(parsed, stack)
+            check_tools()
+            outcomes = [
+                outcome for name in parsed.drivers for outcome in try_driver(name, places, settings)
+            ]
     except (errors.ExtDriversError, OSError, ValueError) as error:
         print(f"cyborg-ext-conformance: {error}", file=sys.stderr)
         return BROKEN
@@ -100,6 +103,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="a host's root directory, or a copy of it; nothing there is changed",
     )
+    host.add_argument(
+        "--snapshot",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a host in a file, as cyborg-ext-diagnose snapshot save writes it; can be repeated",
+    )
     parser.add_argument(
         "-o",
         "--option",
@@ -125,7 +135,7 @@ def _shown(name: str) -> str:
     return pathlib.Path(name).stem if name in DEFAULT_HOSTS else name
 
 
-def _places(parsed: argparse.Namespace) -> list[Place]:
+def _places(parsed: argparse.Namespace, stack: contextlib.ExitStack) -> list[Place]:
     own = {_shown(name): name for name in DEFAULT_HOSTS}
     names = [own.get(name, name) for name in parsed.fake]
     if parsed.all:
@@ -136,6 +146,10 @@ def _places(parsed: argparse.Namespace) -> list[Place]:
         if not (root / "sys").is_dir():
             raise CannotRun(f"there is no sys/ below {root}, so it is no root of a host")
         places.append(Place(parsed.host_root, "root", str(root)))
+    for file in parsed.snapshot:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-"))
+        path = captured.described(file, directory)
+        places.append(Place(pathlib.Path(file).name, "fake", str(path)))
     for name in names or ([] if places else DEFAULT_HOSTS):
         load(name)
         places.append(Place(_shown(name), "fake", name))

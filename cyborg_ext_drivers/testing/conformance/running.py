@@ -32,11 +32,7 @@ _MOST_SECONDS = 3600
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A host to try a driver on.
-
-    A snapshot file will be a third kind, beside the two in :func:`.child._on_host`: opened
-    there, laid out below a temporary root, and without changes as a copy of a host is.
-    """
+    """A host to try a driver on; one in a snapshot is described first (:mod:`.captured`)."""
 
     name: str
     #: ``fake``: a described host, by its name or file; ``root``: a directory with sys/ in it.
