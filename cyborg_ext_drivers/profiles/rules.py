@@ -19,6 +19,7 @@ reference for what is taken and fails later, in front of a user.
 
 import enum
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -85,6 +86,7 @@ def problems(profile: object) -> list[Problem]:
     return [
         *_of_name(profile.get("name")),
         *_of_description(profile.get("description")),
+        *_of_uuid(profile.get("uuid")),
         *of_groups(profile.get("groups")),
     ]
 
@@ -145,6 +147,17 @@ def _of_description(description: object) -> Iterator[Problem]:
     if description is not None and not isinstance(description, (str, int, float)):
         message = f"The description is {shown(description)}, no text"
         yield Problem("description-no-text", Level.REFUSED, None, message, "Write a text")
+
+
+def _of_uuid(given: object) -> Iterator[Problem]:
+    """Yield what Cyborg keeps although it answers HTTP 400, and then lists no profile any more."""
+    if given is None:
+        return
+    try:
+        uuid.UUID(given)  # type: ignore[arg-type]
+    except (ValueError, TypeError, AttributeError):
+        message = f"The uuid is {shown(given)}, no UUID; kept, it breaks the list of all profiles"
+        yield Problem("uuid-invalid", Level.REFUSED, None, message, "Leave it out")
 
 
 def _of_group(number: int, group: object) -> Iterator[Problem]:

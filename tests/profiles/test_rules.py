@@ -106,3 +106,12 @@ def test_each_problem_says_what_to_do(groups):
     for problem in rules.of_groups(groups):
         assert problem.message and problem.remedy and problem.code == problem.code.lower()
         assert len(problem.message) < 400
+
+
+@pytest.mark.parametrize("given", ["x", 5, [], {}])
+def test_a_uuid_that_is_none(given):
+    """Cyborg keeps it, and from then on answers HTTP 400 to whoever lists the profiles."""
+    profile = {"name": "t4", "groups": [{"resources:PGPU": "1"}], "uuid": given}
+    (problem,) = rules.problems(profile)
+    assert (problem.code, problem.level) == ("uuid-invalid", Level.REFUSED)
+    assert not rules.problems({**profile, "uuid": "00000000-0000-4000-8000-00000000a11c"})
