@@ -54,6 +54,17 @@ def rows(
     return made
 
 
+def plain(text: str) -> str:
+    r"""Return a text with what a terminal would obey, or could not show, spelled out.
+
+    >>> plain("red: \x1b[31m")
+    'red: \\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def fits(columns: Sequence[str], made: Sequence[Sequence[str]]) -> bool:
     """Return whether a table of these rows is no wider than 120 characters."""
     widths = [
@@ -93,9 +104,4 @@ def _lines(value: Any) -> list[str]:
         return [f"{key}={each}" for key, each in value.items()]
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [line for each in value for line in _lines(each)]
-    return [_printable(line) for line in str(value).splitlines()] or [""]
-
-
-def _printable(line: str) -> str:
-    """Return a line without what a terminal would obey."""
-    return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)
+    return [plain(line) for line in str(value).splitlines()] or [""]

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cyborg_ext_drivers.cli.app import main
 from cyborg_ext_drivers.profiles import matching, reading
 from cyborg_ext_drivers.profiles.inventory import Inventory, Offer
 
@@ -188,3 +189,11 @@ def test_what_fits_into_cards_of_several_parts(units, counts):
     found = Inventory(tuple(offer("a", str(n), units=u) for n, u in enumerate(units)), "a")
     groups = [{"resources:PGPU": str(count)} for count in counts]
     assert bool(matching.match(groups, found).hosts) == fits(units, counts)
+
+
+def test_text_that_a_terminal_would_obey_is_spelled_out(capsys):
+    text = '[{"resources:PGPU": "1", "trait:CUSTOM_\\u001b[31m\\ud800": "required"}]'
+    assert main(["profile", "check", "--fake", "two-t4", "-f", "csv", text]) == 1
+    out, _err = capsys.readouterr()
+    assert "x1b[31m" in out and "ud800: no host reports it" in out
+    assert "\x1b" not in out
