@@ -105,7 +105,7 @@ def _unknown(unknown: Unknown) -> dict[str, Any]:
 def _below(checked: chain.Checked) -> list[str]:
     lines = []
     for finding in checked.findings:
-        lines.append(f"{finding.code.name} ({finding.subject})")
+        lines.append(cells.plain(f"{finding.code.name} ({finding.subject})"))
         lines += clouds.sentences("; ".join(str(each) for each in finding.evidence))
         lines += clouds.sentences(f"{finding.code.remedy}.")
         for command in finding.commands:

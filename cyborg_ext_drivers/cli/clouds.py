@@ -13,6 +13,7 @@
 """What the subcommands that ask a cloud share: whose cloud, progress, what was not answered."""
 
 import contextlib
+import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import Any
@@ -74,7 +75,12 @@ def row_of_unknown(unknown: Unknown) -> dict[str, Any]:
 
 def command_lines(command: str) -> list[str]:
     """Return a command line, in several that the shell takes for one where it is too long."""
-    pieces = cells.wrapped(command, _MOST_COLUMNS - 8, keep_words=True)
+    pieces = [""]
+    # Between words only: behind a quote the shell would take the end of the line as it stands.
+    for word in map(shlex.quote, shlex.split(cells.plain(command))):
+        if len(pieces[-1]) + len(word) >= _MOST_COLUMNS - 8 and pieces[-1]:
+            pieces.append("")
+        pieces[-1] += f" {word}" if pieces[-1] else word
     last = len(pieces) - 1
     return [
         ("  $ " if number == 0 else "      ") + piece + ("" if number == last else " \\")
@@ -84,4 +90,6 @@ def command_lines(command: str) -> list[str]:
 
 def sentences(text: str) -> list[str]:
     """Return a text in lines of a terminal."""
-    return ["  " + line for line in cells.wrapped(text, _MOST_COLUMNS - 4, keep_words=True)]
+    return [
+        "  " + line for line in cells.wrapped(cells.plain(text), _MOST_COLUMNS - 4, keep_words=True)
+    ]

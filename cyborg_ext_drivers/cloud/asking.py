@@ -35,6 +35,9 @@ _VERSION = "OpenStack-API-Version"
 _PAGE = 1000
 _LONGEST = 300
 _QUIET_SECONDS = 1.0
+#: How long a silent service is waited for where no ``api_timeout`` is configured: the SDK itself
+#: would wait for ever.  Cyborg takes minutes for thousands of devices.
+SILENT_SECONDS = 300
 
 
 class CloudUnusable(ExtDriversError):
@@ -95,7 +98,7 @@ class Cloud:
             raise NotAnswered(service, request, reason, answer.status_code)
         try:
             said = answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):  # The latter for what is nested too deep.
             said = None
         if not isinstance(said, dict):
             raise NotAnswered(service, request, "the answer is no JSON object")
@@ -108,6 +111,7 @@ class Cloud:
         version: str | None = MICROVERSIONS[service]
         if service == CYBORG and self._is_bare:
             headers[_VERSION], version = MICROVERSIONS[CYBORG], None
+        options = {} if self._region.config.get("api_timeout") else {"timeout": SILENT_SECONDS}
         try:
             with self._patience(f"{service}: {request}"):
                 return self._client(service).get(
@@ -115,21 +119,25 @@ class Cloud:
                     microversion=version,
                     headers=headers,
                     raise_exc=False,
+                    **options,
                 )
         except _asking_errors() as error:
             raise NotAnswered(service, request, _short(error)) from None
 
-    def rows(self, service: str, path: str, key: str, **parameters: object) -> list[dict]:
-        """Return the list that the answer holds under *key*; what is no object is left out.
+    def rows(
+        self, service: str, path: str, key: str, needs: str, **parameters: object
+    ) -> list[dict]:
+        """Return the list that the answer holds under *key*.
 
-        :raises NotAnswered: as :meth:`get`, and when there is no such list.
+        :param needs: what each row has to tell, as text: without it nothing can be said of it.
+        :raises NotAnswered: as :meth:`get`, and when there is no such list of such rows: half of
+            a list would let what is missing from it look as if it were gone.
         """
-        found = self.get(service, path, **parameters).get(key)
-        if not isinstance(found, list):
-            raise NotAnswered(service, f"GET {path}", f"the answer holds no list {key!r}")
-        return [row for row in found if isinstance(row, dict)]
+        return _rows(service, path, key, needs, self.get(service, path, **parameters))
 
-    def pages(self, service: str, path: str, key: str, **parameters: object) -> Iterator[dict]:
+    def pages(
+        self, service: str, path: str, key: str, needs: str, **parameters: object
+    ) -> Iterator[dict]:
         """Yield the rows of each page; the next page is asked for when it is needed.
 
         :raises NotAnswered: as :meth:`rows`, and when the service gives the same page again.
@@ -137,13 +145,11 @@ class Cloud:
         markers: set[object] = set()
         while True:
             answer = self.get(service, path, limit=_PAGE, **parameters)
-            rows = answer.get(key)
-            if not isinstance(rows, list):
-                raise NotAnswered(service, f"GET {path}", f"the answer holds no list {key!r}")
-            yield from (row for row in rows if isinstance(row, dict))
+            rows = _rows(service, path, key, needs, answer)
+            yield from rows
             if not rows or not answer.get(f"{key}_links"):
                 return
-            marker = rows[-1].get("id") if isinstance(rows[-1], dict) else None
+            marker = rows[-1].get("id")
             if not isinstance(marker, str | int) or marker in markers:
                 raise NotAnswered(service, f"GET {path}", "its pages do not come to an end")
             markers.add(marker)
@@ -220,6 +226,19 @@ def _asking_errors() -> tuple[type[Exception], ...]:
     return ClientException, SDKException, OSError, ValueError
 
 
+def _rows(
+    service: str, path: str, key: str, needs: str, answer: Mapping[str, object]
+) -> list[dict]:
+    rows = answer.get(key)
+    if not isinstance(rows, list):
+        raise NotAnswered(service, f"GET {path}", f"the answer holds no list {key!r}")
+    for row in rows:
+        if not isinstance(row, dict) or not row.get(needs) or not isinstance(row[needs], str):
+            reason = f"something in the list {key!r} is no object with a {needs!r}"
+            raise NotAnswered(service, f"GET {path}", reason)
+    return rows
+
+
 def _query(parameters: Mapping[str, object], encode: bool = False) -> str:
     if not parameters:
         return ""
@@ -245,7 +264,7 @@ def _refusal(service: str, answer) -> str:
 def _message(answer) -> str:
     try:
         body = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return _short(_innermost(body)) if body else ""
 
@@ -255,7 +274,7 @@ def _innermost(body: object) -> object:
     if isinstance(body, str) and body.startswith("{"):
         try:
             return _innermost(json.loads(body))
-        except ValueError:
+        except (ValueError, RecursionError):
             return body
     if isinstance(body, list) and body:
         return _innermost(body[0])

@@ -19,6 +19,7 @@ Next stop: :mod:`cyborg_ext_drivers.cloud.wishes` for the profiles.
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -109,7 +110,8 @@ class Chain:
         for service in picture.services or ():
             if service.host not in reported or not self._concerns(service.host):
                 continue
-            command = f"openstack compute service list --service nova-compute --host {service.host}"
+            host = shlex.quote(service.host)
+            command = f"openstack compute service list --service nova-compute --host {host}"
             evidence = ("state", service.state), ("status", service.status)
             if service.state == "down":
                 message = f"nova-compute on {service.host} is down"
@@ -183,7 +185,7 @@ class Chain:
             ("resource provider", root or f"none named {host}"),
             commands=(
                 "openstack hypervisor list --long",
-                f"openstack resource provider list --name {root or host}",
+                f"openstack resource provider list --name {shlex.quote(root or host)}",
             ),
             host=host,
         )
@@ -236,7 +238,7 @@ class Chain:
                 f"openstack accelerator deployable show {each.uuid}",
                 f"openstack resource provider show {each.provider}"
                 if each.provider
-                else f"openstack resource provider list --name {each.name}",
+                else f"openstack resource provider list --name {shlex.quote(each.name)}",
             ),
             host=self._picture.host_of(each),
         )

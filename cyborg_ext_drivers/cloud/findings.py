@@ -160,7 +160,8 @@ TRAIT_NOWHERE = CloudCode(
     PROFILE,
     _BLOCKER,
     "The profile asks for a trait that no provider has",
-    "Neither Cyborg's database nor Placement has the trait on any device",
+    "Neither Cyborg's database nor Placement has the trait on any device; or the profile forbids "
+    "one that Placement does not know, and then Placement refuses the whole query",
     "Make a profile with a trait that is reported; a profile cannot be changed, only replaced",
 )
 CLASS_NOWHERE = CloudCode(

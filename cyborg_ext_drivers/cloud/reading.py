@@ -82,7 +82,7 @@ def devices(cloud: Cloud) -> list[Device]:
             row["status"] if isinstance(row.get("status"), str) else None,
             _product_id(row.get("std_board_info")),
         )
-        for row in cloud.rows(CYBORG, "/devices", "devices")
+        for row in cloud.rows(CYBORG, "/devices", "devices", "uuid")
     ]
 
 
@@ -98,7 +98,8 @@ def _product_id(told: object) -> str | None:
 def deployables(cloud: Cloud) -> list[Deployable]:
     """Return Cyborg's deployables with their attributes."""
     known: dict[str, str] = {}
-    return [_deployable(row, known) for row in cloud.rows(CYBORG, "/deployables", "deployables")]
+    rows = cloud.rows(CYBORG, "/deployables", "deployables", "uuid")
+    return [_deployable(row, known) for row in rows]
 
 
 def _deployable(row: Mapping[str, object], known: dict[str, str]) -> Deployable:
@@ -122,7 +123,7 @@ def _attributes(told: object) -> Iterator[tuple[str, str]]:
     if isinstance(told, str):
         try:
             told = json.loads(told)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
     for pair in told if isinstance(told, list) else ():
         if isinstance(pair, dict):
@@ -131,7 +132,8 @@ def _attributes(told: object) -> Iterator[tuple[str, str]]:
 
 def profiles(cloud: Cloud) -> list[Profile]:
     """Return the device profiles."""
-    return [_profile(row) for row in cloud.rows(CYBORG, "/device_profiles", "device_profiles")]
+    rows = cloud.rows(CYBORG, "/device_profiles", "device_profiles", "name")
+    return [_profile(row) for row in rows]
 
 
 def _profile(row: Mapping[str, object]) -> Profile:
@@ -149,7 +151,8 @@ def _profile(row: Mapping[str, object]) -> Profile:
 
 def requests(cloud: Cloud) -> list[Request]:
     """Return the accelerator requests of all projects that the credentials may see."""
-    return [_request(row) for row in cloud.rows(CYBORG, "/accelerator_requests", "arqs")]
+    rows = cloud.rows(CYBORG, "/accelerator_requests", "arqs", "uuid")
+    return [_request(row) for row in rows]
 
 
 def _request(row: Mapping[str, object]) -> Request:
@@ -170,7 +173,8 @@ def _request(row: Mapping[str, object]) -> Request:
 
 def providers(cloud: Cloud, **parameters: object) -> dict[str, Provider]:
     """Return Placement's resource providers by UUID, those that *parameters* choose."""
-    rows = cloud.rows(PLACEMENT, "/resource_providers", "resource_providers", **parameters)
+    path, key = "/resource_providers", "resource_providers"
+    rows = cloud.rows(PLACEMENT, path, key, "uuid", **parameters)
     return {
         _text(row, "uuid"): Provider(
             _text(row, "uuid"),
@@ -192,9 +196,9 @@ def names(cloud: Cloud, what: str) -> set[str]:
     found = cloud.get(PLACEMENT, f"/{what}").get(what)
     if not isinstance(found, list):
         raise NotAnswered(PLACEMENT, f"GET /{what}", f"the answer holds no list {what!r}")
-    return {
-        each["name"] if isinstance(each, dict) and "name" in each else str(each) for each in found
-    }
+    # Traits are told as texts, resource classes as objects.
+    told = {str(each.get("name")) if isinstance(each, dict) else str(each) for each in found}
+    return told
 
 
 def record(cloud: Cloud, provider: str, resource_class: str) -> tuple[int, int, int]:
@@ -222,7 +226,7 @@ def has_candidate(cloud: Cloud, parameters: Mapping[str, object]) -> bool:
 
 def services(cloud: Cloud) -> list[Service]:
     """Return the nova-compute services."""
-    rows = cloud.rows(NOVA, "/os-services", "services", binary="nova-compute")
+    rows = cloud.rows(NOVA, "/os-services", "services", "host", binary="nova-compute")
     return [
         Service(
             _text(row, "host"),
@@ -238,7 +242,7 @@ def hypervisors(cloud: Cloud) -> list[Hypervisor]:
     """Return name and host of each hypervisor, page by page."""
     return [
         Hypervisor(_text(row, "hypervisor_hostname"), _service_host(row))
-        for row in cloud.pages(NOVA, "/os-hypervisors/detail", "hypervisors")
+        for row in cloud.pages(NOVA, "/os-hypervisors/detail", "hypervisors", "hypervisor_hostname")
     ]
 
 
@@ -249,7 +253,7 @@ def _service_host(row: Mapping[str, object]) -> str:
 
 def flavors(cloud: Cloud) -> list[Flavor]:
     """Return the flavors that name device profiles, public or not, page by page."""
-    found = cloud.pages(NOVA, "/flavors/detail", "flavors", is_public="None")
+    found = cloud.pages(NOVA, "/flavors/detail", "flavors", "name", is_public="None")
     return [flavor for row in found if (flavor := _flavor(row)).profiles]
 
 
@@ -263,8 +267,8 @@ def _flavor(row: Mapping[str, object]) -> Flavor:
 def instances(cloud: Cloud, wanted: Iterable[str]) -> set[str]:
     """Return which of *wanted* are servers of any project, page by page."""
     wanted = set(wanted)
-    rows = cloud.pages(NOVA, "/servers", "servers", all_tenants="True")
-    return {row["id"] for row in rows if row.get("id") in wanted}
+    rows = cloud.pages(NOVA, "/servers", "servers", "id", all_tenants="True")
+    return {row["id"] for row in rows if row["id"] in wanted}
 
 
 def is_instance(cloud: Cloud, uuid: str) -> bool:

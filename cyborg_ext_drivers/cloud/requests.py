@@ -181,10 +181,12 @@ def _verdict(
             return ORPHAN, f"Its instance {each.instance} does not exist"
         if is_gone is None:
             return UNKNOWN, f"{NOVA} does not say whether its instance {each.instance} exists"
+    lives = f"; its instance {each.instance} exists" if each.instance else ""
     if each.state == "Bound" and is_known and each.provider not in by_provider:
-        return HANDLE_GONE, f"{CYBORG} has no deployable with the provider {each.provider}"
+        message = f"{CYBORG} has no deployable with the provider {each.provider}"
+        return HANDLE_GONE, message + lives
     if each.state == "Bound" and not each.handle:
-        return HANDLE_GONE, "It is bound, and Cyborg tells no attach handle of it"
+        return HANDLE_GONE, f"It is bound, and Cyborg tells no attach handle of it{lives}"
     if each.uuid in stuck:
         if stuck[each.uuid]:
             return STUCK, f"It stays in the state {each.state}"

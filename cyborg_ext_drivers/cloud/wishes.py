@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ def check(
                     f"not exist{_nearest(missing, known)}",
                     (reading.FLAVOR_PROPERTY, ",".join(flavor.profiles)),
                     commands=(
-                        f"openstack flavor show {flavor.name} -c properties",
+                        f"openstack flavor show {shlex.quote(flavor.name)} -c properties",
                         "openstack accelerator device profile list",
                     ),
                 )
@@ -167,10 +168,22 @@ class _Wishes:
                 f"{profile.name} asks for {trait}, which no provider has{_nearest(trait, told)}",
                 (f"trait:{trait}", "required"),
                 commands=(
-                    f"openstack resource provider list --required {trait}"
+                    f"openstack resource provider list --required {shlex.quote(trait)}"
                     if trait in (self._picture.traits or ())
                     else "openstack trait list --associated",
                 ),
+            )
+        known = self._picture.traits
+        for trait in sorted({t for group in groups for t in group.forbidden}):
+            if known is None or trait in known:
+                continue
+            yield self._finding(
+                codes.TRAIT_NOWHERE,
+                profile,
+                f"{profile.name} forbids {trait}, which Placement has never heard of, so that it "
+                f"refuses the whole query{_nearest(trait, told)}",
+                (f"trait:{trait}", "forbidden"),
+                commands=("openstack trait list --associated",),
             )
         for name in sorted({c for group in groups for c in group.resources}):
             if name in has or self._picture.free.get(name, {"unknown"}):
@@ -181,7 +194,7 @@ class _Wishes:
                 profile,
                 f"{profile.name} asks for {name}, which no device has; reported: {listed}",
                 (f"resources:{name}", "asked for"),
-                commands=(f"openstack resource provider list --resource {name}=1",)
+                commands=(f"openstack resource provider list --resource {shlex.quote(name)}=1",)
                 if name in (self._picture.classes or ())
                 else ("openstack resource class list",),
             )
@@ -222,8 +235,20 @@ class _Wishes:
                 severity=None if is_named else _FULL,
             )
         elif len(groups) > 1:
+            enough = self._hosts_with_enough(groups)
             # Broken devices on the only host that had enough are told already.
-            if self._is_enough_on_a_host(groups):
+            if any(each.provider in self._broken for found in enough for each in found):
+                return
+            if enough:
+                yield self._finding(
+                    codes.INVENTORY_USED_UP,
+                    profile,
+                    f"Hosts with enough for the {len(groups)} groups of {profile.name}: "
+                    f"{len(enough)}, and something of it is in use on each",
+                    ("hosts with enough", len(enough)),
+                    commands=(_command(groups), "openstack accelerator arq list"),
+                    severity=None if is_named else _FULL,
+                )
                 return
             yield self._finding(
                 codes.GROUPS_NOT_ON_ONE_HOST,
@@ -246,15 +271,12 @@ class _Wishes:
             commands=(_command([group]),),
         )
 
-    def _is_enough_on_a_host(self, groups: list[Group]) -> bool:
-        """Return whether a host had enough, were it not for the devices with findings."""
+    def _hosts_with_enough(self, groups: list[Group]) -> list[list[Deployable]]:
+        """Return what the hosts have that would have enough, were all of it free and sound."""
         by_host: dict[str, list[Deployable]] = {}
         for each in self._present:
             by_host.setdefault(self._picture.host_of(each), []).append(each)
-        return any(
-            any(each.provider in self._broken for each in found) and _suffices(self, found, groups)
-            for found in by_host.values()
-        )
+        return [found for found in by_host.values() if _suffices(self, found, groups)]
 
     def _is_able(self, each: Deployable, group: Group) -> bool:
         holders = self._picture.holders
@@ -286,16 +308,17 @@ class _Wishes:
 
 
 def _suffices(wishes: _Wishes, found: list[Deployable], groups: list[Group]) -> bool:
-    """Return whether the groups can be had of these one after the other, each of the first able."""
+    """Return whether the groups can be had of these one after the other, the choosy ones first."""
     left = {each.uuid: each.accelerators for each in found}
-    for group in groups:
-        amount = sum(group.resources.values())
-        for each in found:
-            if left[each.uuid] >= amount and wishes._is_able(each, group):
-                left[each.uuid] -= amount
-                break
-        else:
+    choices = [
+        (sum(group.resources.values()), [e.uuid for e in found if wishes._is_able(e, group)])
+        for group in groups
+    ]
+    for amount, able in sorted(choices, key=lambda each: (len(each[1]), -each[0])):
+        uuid = next((each for each in able if left[each] >= amount), None)
+        if uuid is None:
             return False
+        left[uuid] -= amount
     return True
 
 
@@ -323,9 +346,11 @@ def _command(groups: list[Group]) -> str:
     for number, group in enumerate(groups):
         if len(groups) > 1:
             words.append(f"--group {number}")
-        words += [f"--resource {name}={amount}" for name, amount in group.resources.items()]
-        words += [f"--required {trait}" for trait in sorted(group.required)]
-        words += [f"--forbidden {trait}" for trait in sorted(group.forbidden)]
+        words += [
+            f"--resource {shlex.quote(name)}={amount}" for name, amount in group.resources.items()
+        ]
+        words += [f"--required {shlex.quote(trait)}" for trait in sorted(group.required)]
+        words += [f"--forbidden {shlex.quote(trait)}" for trait in sorted(group.forbidden)]
     if len(groups) > 1:
         words.append("--group-policy none")
     return " ".join(words)

@@ -15,6 +15,8 @@
 # The imports below stand after the check that they can succeed.
 # ruff: noqa: E402
 
+import shlex
+import socket
 import urllib.request
 import uuid
 
@@ -26,6 +28,8 @@ for _name in ("cyborg", "placement", "openstack"):
 from cyborg.conf import CONF
 from oslo_policy import opts
 
+from cyborg_ext_drivers.cli import clouds
+from cyborg_ext_drivers.cli.app import main
 from cyborg_ext_drivers.cloud import chain
 from cyborg_ext_drivers.cloud.asking import CloudUnusable
 
@@ -317,7 +321,7 @@ class TestHalfAnswers:
         cloud.compute.instead["/flavors/detail"] = (
             "200 OK",
             "application/json",
-            '{"flavors": [{"id": "1"}], "flavors_links": [1]}',
+            '{"flavors": [{"id": "1", "name": "g1"}], "flavors_links": [1]}',
         )
         (unknown,) = check(cloud).unknown
         assert "do not come to an end" in unknown.reason
@@ -343,3 +347,78 @@ class TestHalfAnswers:
         )
         with pytest.raises(CloudUnusable, match="No service of the cloud answers"):
             chain.check(cloud.open())
+
+
+class TestTextFromOutside:
+    """What the services tell is text that a terminal and a shell must not obey."""
+
+    def test_a_flavor_with_the_name_of_a_command(self, cloud, capsys):
+        cloud.stack.report()
+        name = "g1; rm -rf $HOME 'x'" + " long" * 30
+        specs = {"accel:device_profile": "gone"}
+        cloud.nova.flavors.append({"id": "1", "name": name, "extra_specs": specs})
+        (finding,) = check(cloud).findings
+        words = shlex.split(finding.commands[0])
+        assert words == ["openstack", "flavor", "show", name, "-c", "properties"]
+        lines = clouds.command_lines(finding.commands[0])
+        assert shlex.split("\n".join(lines).replace("\\\n", ""))[1:] == words
+
+    def test_a_flavor_that_colours_the_terminal(self, cloud, capsys):
+        cloud.stack.report()
+        specs = {"accel:device_profile": "gone"}
+        cloud.nova.flavors.append({"id": "1", "name": "red\x1b[31m", "extra_specs": specs})
+        assert main(["cloud", "check"]) == 1
+        out, _err = capsys.readouterr()
+        assert "red\\x1b[31m" in out and "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    "path, key",
+    [
+        ("/v2/devices", "devices"),
+        ("/v2/deployables", "deployables"),
+        ("/v2/device_profiles", "device_profiles"),
+        ("/v2/accelerator_requests", "arqs"),
+        ("/os-services", "services"),
+        ("/os-hypervisors/detail", "hypervisors"),
+        ("/flavors/detail", "flavors"),
+    ],
+)
+@pytest.mark.parametrize("row", ["{}", "null", "[]", '{"uuid": {}, "name": [], "host": 5}'])
+def test_half_an_answer_is_unknown(cloud, path, key, row):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    service = cloud.cyborg if path.startswith("/v2") else cloud.compute
+    service.instead[path] = ("200 OK", "application/json", f'{{"{key}": [{row}]}}')
+    checked = check(cloud)
+    assert checked.findings == ()
+    (unknown,) = checked.unknown
+    assert f"something in the list '{key}'" in unknown.reason
+
+
+def test_an_answer_that_is_nested_too_deep(cloud):
+    cloud.stack.report()
+    cloud.compute.instead["/os-services"] = ("200 OK", "application/json", "[" * 200_000)
+    (unknown,) = check(cloud).unknown
+    assert "no JSON object" in unknown.reason
+
+
+def test_a_profile_forbids_a_trait_that_placement_does_not_know(cloud):
+    """Placement answers the scheduler's query with HTTP 400."""
+    cloud.stack.report()
+    cloud.stack.create_profile("picky", [{**ANY_GPU, "trait:CUSTOM_NEVER": "forbidden"}])
+    checked = check(cloud)
+    assert told(checked) == [("profile-trait-nowhere", "the profile")]
+    assert "forbids CUSTOM_NEVER" in checked.findings[0].message
+
+
+def test_a_service_that_is_silent_where_no_timeout_is_configured(cloud, monkeypatch):
+    cloud.stack.report()
+    monkeypatch.setattr("cyborg_ext_drivers.cloud.asking.SILENT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = cloud.file.read_text().replace("    api_timeout: 20\n", "")
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        cloud.file.write_text(text.replace(cloud.compute.url, url))
+        checked = chain.check(cloud.open())
+    assert checked.findings == ()
+    assert {each.service for each in checked.unknown} == {"Nova"}

@@ -76,6 +76,18 @@ def test_one_card_of_several_is_broken():
             assert (finding.code.name, finding.subject) == ("inventory-reserved", device.name)
 
 
+def test_a_busy_host_is_no_fault_of_a_profile_with_several_groups():
+    with Stack(driver_objects=[ManyCards(3)]) as stack:
+        with SmallCloud(stack, Nova("compute-1")) as cloud:
+            stack.report()
+            stack.create_profile("three", [ANY_GPU] * 3)
+            stack.bind([ANY_GPU])
+            checked = chain.check(cloud.open())
+            assert [str(each.code) for each in checked.findings] == ["inventory-used-up"]
+            assert not checked.is_broken
+            assert chain.check(cloud.open(), profile="three").is_broken
+
+
 def test_pages_are_followed(cloud):
     for number in range(2000):
         cloud.nova.add_host(f"host-{number}")

@@ -133,7 +133,9 @@ def test_the_attach_handle_is_gone(cloud, bound):
 
 def test_the_deployable_is_another(cloud, bound):
     cloud.cyborg.instead["/v2/deployables"] = ("200 OK", "application/json", '{"deployables": []}')
-    assert verdicts(look(cloud)) == ["handle-gone"]
+    (gone,) = look(cloud).leftovers
+    assert gone.verdict == "handle-gone"
+    assert f"its instance {bound.instance} exists" in gone.message
 
 
 def test_cyborg_does_not_answer(cloud):
