@@ -35,6 +35,8 @@ _VERSION = "OpenStack-API-Version"
 _PAGE = 1000
 _LONGEST = 300
 _QUIET_SECONDS = 1.0
+#: What the SDK raises for a clouds.yaml with a number where an object belongs.
+_MISSHAPEN = (TypeError, AttributeError, KeyError)
 #: How long a silent service is waited for where no ``api_timeout`` is configured: the SDK itself
 #: would wait for ever.  Cyborg takes minutes for thousands of devices.
 SILENT_SECONDS = 300
@@ -187,7 +189,7 @@ def open_cloud(options=None, progress: Callable[[str], object] = lambda _text: N
     sdk = _sdk()
     try:
         region = sdk.OpenStackConfig().get_one(argparse=options)
-    except _asking_errors() as error:
+    except (*_asking_errors(), *_MISSHAPEN) as error:
         raise CloudUnusable(f"No cloud can be asked: {_short(error)}") from None
     return Cloud(region, progress)
 
@@ -200,7 +202,7 @@ def add_options(parser, argv: list[str]) -> None:
     sdk = _sdk()
     try:
         sdk.OpenStackConfig().register_argparse_arguments(parser, argv)
-    except _asking_errors() as error:
+    except (*_asking_errors(), *_MISSHAPEN) as error:
         raise CloudUnusable(f"No cloud can be asked: {_short(error)}") from None
 
 

@@ -110,6 +110,16 @@ def test_no_cloud_is_named(tmp_path, diagnose, monkeypatch):
         assert (code, out, len(err.splitlines())) == (2, "", 1)
 
 
+@pytest.mark.parametrize("text", ["clouds: 5", "clouds: {small: 5}", "- small"])
+@pytest.mark.parametrize("command", ["check", "arqs"])
+def test_a_clouds_yaml_that_is_none(tmp_path, diagnose, monkeypatch, text, command):
+    file = tmp_path / "clouds.yaml"
+    file.write_text(text)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+    code, out, err = diagnose("cloud", command, "--os-cloud", "small")
+    assert (code, out) == (2, "") and "No cloud can be asked" in err and "Traceback" not in err
+
+
 def test_without_openstacksdk(tmp_path):
     """A sentence and exit code 2; other subcommands do not ask for it."""
     program = (
