@@ -279,7 +279,8 @@ def is_instance(cloud: Cloud, uuid: str) -> bool:
     try:
         cloud.get(NOVA, f"/servers/{uuid}")
     except NotAnswered as error:
-        if error.status == 404:
+        # Nova says which it has not; a proxy in its place, or a wrong endpoint, says nothing.
+        if error.status == 404 and error.is_explained:
             return False
         raise
     return True

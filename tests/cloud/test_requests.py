@@ -81,6 +81,7 @@ def test_the_instance_is_gone(cloud, bound):
         ("/servers", "500 Oh"),
         ("/servers", "200 OK"),
         ("/servers/{}", "403 Forbidden"),
+        ("/servers/{}", "404 Not Found"),
         ("/servers/{}", "500 Oh"),
     ],
 )
