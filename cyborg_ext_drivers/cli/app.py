@@ -54,7 +54,7 @@ class DiagnoseApp(App):
             ),
             version=_version(),
             command_manager=_Subcommands(NAMESPACE),
-            deferred_help=False,
+            deferred_help=True,
         )
 
     def run(self, argv: Sequence[str]) -> int:

@@ -12,7 +12,6 @@
 
 """What the subcommands that ask a cloud share: whose cloud, progress, what was not answered."""
 
-import contextlib
 import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -37,7 +36,7 @@ class AskingCloud(Reporting):
             asking.add_options(parser, list(getattr(self.app, "given", ())))
         except asking.CloudUnusable:
             # Said when the command runs; until then its option is no mistake.
-            with contextlib.suppress(Exception):
+            if "--os-cloud" not in parser._option_string_actions:
                 parser.add_argument("--os-cloud", help=SUPPRESS)
         # The SDK takes all it is given for its own, and a profile is something else to it.
         self._options = {action.dest for action in parser._actions} - others

@@ -13,6 +13,7 @@
 """``profile suggest``: a device profile for each kind of card, and the commands for it."""
 
 import json
+import shlex
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any
 
@@ -30,6 +31,7 @@ _LONG = ("name", "description", "groups", "devices", "accelerators", "hosts", "c
 # Together with the borders no more than 120 characters.
 _WIDTHS = {"name": 24, "description": 22, "groups": 34, "hosts": 17}
 _MOST = 64
+_COMMANDS = "cyborg-ext-diagnose profile suggest --commands"
 _HEAD = """\
 # Device profiles that cyborg-ext-diagnose suggests; review, and check again with
 #   cyborg-ext-diagnose profile check FILE
@@ -92,7 +94,7 @@ class ProfileSuggestCommand(Profiling, Lister):
             self.exit_code = 1
         if parsed_args.library:
             _write(parsed_args.library, self._profiles)
-        self._summary = _summary(self._profiles, parsed_args)
+        self._summary = _summary(self._profiles, parsed_args, bool(found.offers))
         made = [of_profile(each, parsed_args.flavor) for each in self._profiles]
         formatter = parsed_args.formatter
         columns = _SHORT if formatter == "table" else _LONG
@@ -150,7 +152,9 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _summary(made: list[Profile], parsed_args: Namespace) -> str:
+def _summary(made: list[Profile], parsed_args: Namespace, is_anything_reported: bool) -> str:
+    if not made and is_anything_reported:
+        return "There is no profile to suggest for what is reported."
     if not made:
         further = profiles.look_further(parsed_args)
         return f"Nothing is reported to suggest a profile for. Next: {further}"
@@ -160,8 +164,16 @@ def _summary(made: list[Profile], parsed_args: Namespace) -> str:
         return f"{count} in {parsed_args.library}. Next: cyborg-ext-diagnose profile check " + (
             f"{parsed_args.library}{same}"
         )
-    return (
-        f"{count}; nothing was created. Next: cyborg-ext-diagnose profile suggest --commands{same}"
+    asked = _asked(parsed_args)
+    return f"{count}; nothing was created. Next: {_COMMANDS}{asked}{same}"
+
+
+def _asked(parsed_args: Namespace) -> str:
+    """Return the options by which the same profiles are suggested again, each after a space."""
+    given = (("--count", parsed_args.count, 1), ("--any", parsed_args.any, "model"))
+    given += (("--flavor", parsed_args.flavor, "FLAVOR"),)
+    return "".join(
+        f" {name} {shlex.quote(str(value))}" for name, value, usual in given if value != usual
     )
 
 

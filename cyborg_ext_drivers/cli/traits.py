@@ -22,6 +22,8 @@ from cyborg_ext_drivers.cli import cells, rows
 from cyborg_ext_drivers.cli.looking import Looking, View
 
 _COLUMNS = ("name", "type", "devices", "accelerators", "cards")
+# Together with the borders no more than 120 characters.
+_WIDTHS = {"name": 52, "cards": 22}
 
 
 class TraitsCommand(Looking, Lister):
@@ -33,9 +35,8 @@ class TraitsCommand(Looking, Lister):
         """Return the columns and one row per resource class and trait, classes first."""
         with self.looking(parsed_args) as view:
             found = counted(view)
-        return _COLUMNS, [
-            tuple(cells.cell(value, parsed_args.formatter) for value in row) for row in found
-        ]
+        given = [dict(zip(_COLUMNS, row)) for row in found]
+        return _COLUMNS, cells.rows(_COLUMNS, given, parsed_args.formatter, _WIDTHS)
 
 
 def counted(view: View) -> list[tuple[str, str, int, int, dict[str, int]]]:

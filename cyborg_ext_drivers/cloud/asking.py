@@ -42,6 +42,12 @@ _MISSHAPEN = (TypeError, AttributeError, KeyError)
 SILENT_SECONDS = 300
 
 
+_REMEDY = (
+    "Name one of clouds.yaml (in this directory, ~/.config/openstack or /etc/openstack) with "
+    "--os-cloud, or set OS_CLOUD or the other OS_* variables"
+)
+
+
 class CloudUnusable(ExtDriversError):
     """No cloud can be asked: openstacksdk is missing, or its configuration cannot be used."""
 
@@ -192,7 +198,8 @@ def open_cloud(options=None, progress: Callable[[str], object] = lambda _text: N
     try:
         region = sdk.OpenStackConfig().get_one(argparse=options)
     except (*_asking_errors(), *_MISSHAPEN) as error:
-        raise CloudUnusable(f"No cloud can be asked: {_short(error)}") from None
+        reason = _short(error).rstrip(".")
+        raise CloudUnusable(f"No cloud can be asked: {reason}. {_REMEDY}") from None
     return Cloud(region, progress)
 
 

@@ -219,6 +219,15 @@ def read(path: str) -> Snapshot:
         raise SnapshotError(path, str(error)) from None
 
 
+def is_snapshot(data: bytes) -> bool:
+    """Return whether a file is a snapshot, whether it can be opened or not."""
+    try:
+        name, _member, _content = next(_members(_decompressed(data)), ("", None, b""))
+    except _Refused:
+        return False
+    return name == _DOCUMENTS[0]
+
+
 def _parsed(data: bytes) -> Snapshot:
     if not data:
         raise _Refused("it is empty")

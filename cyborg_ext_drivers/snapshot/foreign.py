@@ -38,7 +38,7 @@ from cyborg_ext_drivers.host._reading import PAGE
 from cyborg_ext_drivers.host.iommu import GROUPS
 from cyborg_ext_drivers.host.kernel import RELEASE
 from cyborg_ext_drivers.host.text import UnusableFile, read_bytes
-from cyborg_ext_drivers.snapshot import _lspci, untold
+from cyborg_ext_drivers.snapshot import _lspci, archive, untold
 from cyborg_ext_drivers.snapshot.captured import Captured, CapturedTree, File, Folder
 
 #: So much may be in a file, and come out of it.
@@ -144,6 +144,8 @@ def from_bytes(data: bytes, path: str = "it") -> Foreign:
     :raises ForeignError: when it is none that can be used; says in one sentence why.
     """
     try:
+        if archive.is_snapshot(data):
+            raise Refused("it is a snapshot already; look at it with --snapshot")
         stream = _plain(data)
         if stream is None and not _is_tar(data):
             captured, notes = _lspci.read(_text(data))

@@ -408,4 +408,4 @@ def test_a_name_does_nothing_to_the_terminal(intact, place, diagnose):
     members[0] = (members[0][0], json.dumps(manifest).encode())
     (place / "host.tar.gz").write_bytes(mutations._archive(members))
     code, out, _ = diagnose("snapshot", "show", place / "host.tar.gz")
-    assert code == 0 and "?[2Jnode" in out and "\x1b" not in out
+    assert code == 0 and r"\x1b[2Jnode" in out and "\x1b" not in out
