@@ -414,7 +414,7 @@ def test_a_profile_forbids_a_trait_that_placement_does_not_know(cloud):
 
 def test_a_service_that_is_silent_where_no_timeout_is_configured(cloud, monkeypatch):
     cloud.stack.report()
-    monkeypatch.setattr("cyborg_ext_drivers.cloud.asking.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("cyborg_ext_drivers.cloud.asking.SILENT_SECONDS", 3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = cloud.file.read_text().replace("    api_timeout: 20\n", "")
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -129,7 +129,8 @@ def test_the_nearest_trait_over_all_hosts(diagnose):
 def add_host(stack, name):
     """Let the agent be that of another host, and report."""
     CONF.set_override("host", name)
-    CONF.set_override("resource_provider_name", name, group="agent")
+    if "resource_provider_name" in CONF.agent:
+        CONF.set_override("resource_provider_name", name, group="agent")
     stack.placement("POST", "/resource_providers", {"name": name})
     stack.host = name
     stack.new_tracker()
@@ -165,8 +166,10 @@ def test_only_what_is_free_can_be_asked_for(diagnose):
         assert said(json.dumps([PART])) == ("unsatisfied", ["none-free"], 0)
         asked = cloud.open()
         (offer,) = offers.offers(asked)
-        # Two lists each of Cyborg and Placement, three traits; who has 3 free, who has 1.
-        assert (offer.units, asked.requests) == (0, 4 + 3 + 2)
+        # Two lists each of Cyborg and Placement, three traits; who has 3 free, who has 1.  Before
+        # 17 Cyborg is asked twice for its microversion.
+        assert offer.units == 0
+        assert asked.requests - (4 + 3 + 2) in (0, 1)
 
 
 def test_a_cloud_that_does_not_say_enough(cloud, checked, diagnose):
