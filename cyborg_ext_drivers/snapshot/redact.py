@@ -48,6 +48,8 @@ _UUID = re.compile(
 _MAC = re.compile(
     r"(?<![0-9A-Za-z:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![0-9A-Za-z:-])"
 )
+# As switches print it.
+_DOTTED_MAC = re.compile(r"(?<![0-9A-Za-z.])(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}(?![0-9A-Za-z.])")
 _IPV4 = re.compile(r"(?<![0-9A-Za-z.])(?:\d{1,3}\.){3}\d{1,3}(?![0-9A-Za-z]|\.\d)")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:])")
 _SECRET = re.compile(
@@ -110,6 +112,9 @@ class Redactor:
         for name, other in list(self._names.items()):
             # As device mapper writes a hyphen within the name of a volume group.
             self._names.setdefault(name.replace("-", "--"), other)
+            # As people spell it in a trait.
+            in_trait = re.sub("[-.]+", "_", name)
+            self._names.setdefault(in_trait, re.sub("[-.]+", "_", other).upper())
         self._uuids: dict[str, str] = {}
         self._serials: dict[str, str] = {}
         self._others: dict[str, dict[str, str]] = collections.defaultdict(dict)
@@ -200,7 +205,8 @@ class Redactor:
         text = self._literal_serials(text)
         if ":" in text or "-" in text:
             text = self._sub(_MAC, "MAC address", text, self._mac)
-        if with_ips:
+        if with_ips and text.count(".") > 1:
+            text = self._sub(_DOTTED_MAC, "MAC address", text, self._dotted_mac)
             text = self._sub(_IPV4, "IP address", text, self._ip)
         if text.count(":") > 1:
             text = self._sub(_IPV6, "IP address", text, self._ip)
@@ -304,6 +310,12 @@ class Redactor:
         plain = match[0].lower().replace("-", ":")
         number = known.setdefault(plain, f"{len(known) + 1:04x}")
         return match[1].join(("02", "00", "00", "00", number[:2], number[2:]))
+
+    def _dotted_mac(self, match: re.Match) -> str:
+        digits = match[0].lower().replace(".", "")
+        plain = ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+        known = self._others["mac"]
+        return f"0200.0000.{known.setdefault(plain, f'{len(known) + 1:04x}')}"
 
     def _ip(self, match: re.Match) -> str:
         try:

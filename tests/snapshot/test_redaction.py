@@ -313,6 +313,19 @@ def test_a_volume_group_is_found_by_the_name_that_device_mapper_gives_it():
     )
 
 
+@pytest.mark.parametrize("text", ["GPU_NODE7", "rack GPU_NODE7.", "CUSTOM_GPU_NODE7"])
+def test_a_name_is_found_as_a_trait_spells_it(text):
+    found = Redactor("gpu-node7", (), bytes(32)).text(text)
+    assert found == text.replace("GPU_NODE7", "REDACTED_HOST")
+
+
+def test_a_mac_address_is_found_as_switches_print_it():
+    redactor = Redactor("gpu-node7", (), bytes(32))
+    assert redactor.text("port b8ce.f612.3456") == "port 0200.0000.0001"
+    assert redactor.text("b8:ce:f6:12:34:56") == "02:00:00:00:00:01"
+    assert redactor.text("firmware 535.161.05") == "firmware 535.161.05"
+
+
 def test_a_password_of_several_words_goes_as_a_whole():
     made = Redactor("node-1", (), bytes(32)).text('{"password": "alpha beta", "id": "10de"}')
     assert made == '{"password": "redacted", "id": "10de"}'
