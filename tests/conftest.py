@@ -15,6 +15,7 @@
 import os
 
 import hypothesis
+import pytest
 
 # Its own tests run where it is installed: tests/unit/test_example_vendor.py.
 collect_ignore = ["example_vendor"]
@@ -22,6 +23,24 @@ collect_ignore = ["example_vendor"]
 # How long an example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture
+def diagnose(capsys):
+    """Run the command; return its exit code, output and error output."""
+
+    def run(*argv):
+        from cyborg_ext_drivers.cli.app import main
+
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in argv])
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
 
 
 def pytest_sessionfinish(session, exitstatus):

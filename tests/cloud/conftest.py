@@ -14,21 +14,6 @@
 
 import pytest
 
-from cyborg_ext_drivers.cli.app import main
-
-
-@pytest.fixture
-def diagnose(capsys):
-    """Run the command; return its exit code, output and error output."""
-
-    def run(*argv):
-        capsys.readouterr()
-        code = main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
 
 @pytest.fixture
 def nova():

@@ -16,24 +16,6 @@ import json
 
 import pytest
 
-from cyborg_ext_drivers.cli.app import main
-
-
-@pytest.fixture
-def diagnose(capsys):
-    """Run the command; return its exit code, output and error output."""
-
-    def run(*argv):
-        capsys.readouterr()
-        try:
-            code = main([str(word) for word in argv])
-        except SystemExit as error:
-            code = error.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
 
 @pytest.fixture
 def suggested(diagnose):
