@@ -12,9 +12,11 @@
 
 """The application: which subcommand is meant, and what its exit code says."""
 
+import contextlib
 import importlib.metadata
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
@@ -92,9 +94,28 @@ def with_default(argv: list[str]) -> list[str]:
     return [*argv[:position], DEFAULT_COMMAND, *rest]
 
 
+@contextlib.contextmanager
+def logging_as_before() -> Iterator[None]:
+    """Leave the process's logging as it was found.
+
+    cliff sets the root logger to DEBUG and adds a handler for each run: a process that calls the
+    command more than once, as tests do, would collect all that its libraries say.
+    """
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for handler in set(root.handlers) - set(handlers):
+            root.removeHandler(handler)
+            handler.close()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    return DiagnoseApp().run(sys.argv[1:] if argv is None else argv)
+    with logging_as_before():
+        return DiagnoseApp().run(sys.argv[1:] if argv is None else argv)
 
 
 if __name__ == "__main__":

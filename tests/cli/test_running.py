@@ -13,6 +13,7 @@
 """The command as it runs: on this machine, alone, and for as long as it is to watch."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -86,3 +87,11 @@ def test_it_needs_neither_cyborg_nor_pyudev_nor_pynvml(tmp_path):
         )
     assert done.returncode == 0, done.stderr
     assert [row["verdict"] for row in json.loads(done.stdout)] == ["reported", "reported"]
+
+
+def test_a_process_that_runs_the_command_keeps_its_own_logging(diagnose):
+    """It would collect whatever its libraries say, in a handler more for each run."""
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    assert diagnose("-v", "host", "--fake", "two-t4")[0] == 0
+    assert (root.level, root.handlers) == before
