@@ -125,8 +125,7 @@ def _for_people(age: int | None) -> str:
 
 
 def _below(looked: requests.Looked) -> list[str]:
-    # What may be in use is never suggested to be deleted.
-    sure = [each for each in looked.leftovers if each.command and each.verdict != requests.UNKNOWN]
+    sure = [each for each in looked.leftovers if each.command]
     lines = ["To delete them, when you are sure:"] if sure else []
     for each in sure:
         lines += clouds.command_lines(each.command)

@@ -53,7 +53,7 @@ class Leftover(NamedTuple):
     device: str | None
     instance: str | None
     profile: str
-    #: The command that deletes it; it is never run.
+    #: The command that deletes it, empty for what may be in use; it is never run.
     command: str
 
 
@@ -84,13 +84,13 @@ def look(
         if error.status != 404 or "handle" not in error.reason.lower():
             raise CloudUnusable(f"{error}") from None
         return Looked((_unlistable(error),), tuple(reader.unknown), 1, cloud.requests)
-    deployables = reader.part("deployables", reading.deployables)
-    by_provider: dict[str | None, Deployable] = {e.provider: e for e in deployables or ()}
+    deployables = reader.part("deployables", reading.deployables) or ()
+    by_provider: dict[str | None, Deployable] = {e.provider: e for e in deployables}
     gone = _gone(reader, {each.instance for each in found if each.instance})
     stuck = _stuck(reader, found, now(), settle, sleep)
     leftovers = []
     for each in found:
-        verdict, message = _verdict(each, gone, stuck, by_provider, deployables is not None)
+        verdict, message = _verdict(each, gone, stuck, by_provider)
         if verdict != LIVE:
             leftovers.append(
                 Leftover(
@@ -103,7 +103,7 @@ def look(
                     _device(each, by_provider),
                     each.instance,
                     each.profile,
-                    f"openstack accelerator arq delete {each.uuid}",
+                    "" if verdict == UNKNOWN else f"openstack accelerator arq delete {each.uuid}",
                 )
             )
     return Looked(tuple(leftovers), tuple(reader.unknown), len(found), cloud.requests)
@@ -173,7 +173,6 @@ def _verdict(
     gone: Mapping[str, bool | None],
     stuck: Mapping[str, bool | None],
     by_provider: Mapping[str | None, Deployable],
-    is_known: bool,
 ) -> tuple[str, str]:
     if each.instance:
         is_gone = gone.get(each.instance)
@@ -181,18 +180,34 @@ def _verdict(
             return ORPHAN, f"Its instance {each.instance} does not exist"
         if is_gone is None:
             return UNKNOWN, f"{NOVA} does not say whether its instance {each.instance} exists"
-    lives = f"; its instance {each.instance} exists" if each.instance else ""
-    if each.state == "Bound" and is_known and each.provider not in by_provider:
-        message = f"{CYBORG} has no deployable with the provider {each.provider}"
-        return HANDLE_GONE, message + lives
-    if each.state == "Bound" and not each.handle:
-        return HANDLE_GONE, f"It is bound, and Cyborg tells no attach handle of it{lives}"
+    if each.state == "Bound":
+        return _of_bound(each, by_provider)
     if each.uuid in stuck:
         if stuck[each.uuid]:
             return STUCK, f"It stays in the state {each.state}"
         if stuck[each.uuid] is None:
             return UNKNOWN, f"{CYBORG} does not say whether it stays in the state {each.state}"
     return LIVE, ""
+
+
+def _of_bound(each: Request, by_provider: Mapping[str | None, Deployable]) -> tuple[str, str]:
+    """Return what is said of a request that no missing instance makes an orphan.
+
+    Cyborg keeps the deployable of a bound request, whatever the drivers report, and lists nothing
+    at all when one handle is missing.  So a list without any deployable, or half a row, is no sign
+    that something is gone, but an answer to be doubted.
+    """
+    if each.provider in by_provider and each.handle:
+        return LIVE, ""
+    lives = f"; its instance {each.instance} exists" if each.instance else ""
+    if not each.provider or not each.handle:
+        return UNKNOWN, f"It is bound, and {CYBORG} does not tell to what{lives}"
+    if not by_provider:
+        return UNKNOWN, f"It is bound, and {CYBORG} lists no deployable at all{lives}"
+    if None in by_provider:
+        return UNKNOWN, f"It is bound, and {CYBORG} tells not all deployables' providers{lives}"
+    message = f"{CYBORG} has no deployable with the provider {each.provider}"
+    return HANDLE_GONE, message + lives
 
 
 def _device(each: Request, by_provider: Mapping[str | None, Deployable]) -> str | None:

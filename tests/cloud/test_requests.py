@@ -16,6 +16,7 @@
 # ruff: noqa: E402
 
 import datetime
+import json
 import urllib.error
 import urllib.request
 
@@ -30,6 +31,7 @@ from cyborg import objects
 from cyborg_ext_drivers.cloud import requests
 from cyborg_ext_drivers.cloud.asking import CloudUnusable
 
+PROVIDER = "00000000-0000-4000-8000-00000000a11c"
 ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
 
 
@@ -132,11 +134,43 @@ def test_the_attach_handle_is_gone(cloud, bound):
     assert "HTTP 404" in gone.message
 
 
+def listed(cloud, *providers):
+    """Let Cyborg list deployables with these providers, in place of its own."""
+    rows = [{"uuid": PROVIDER, "name": "compute-1_0", "rp_uuid": each} for each in providers]
+    text = json.dumps({"deployables": rows})
+    cloud.cyborg.instead["/v2/deployables"] = ("200 OK", "application/json", text)
+
+
 def test_the_deployable_is_another(cloud, bound):
-    cloud.cyborg.instead["/v2/deployables"] = ("200 OK", "application/json", '{"deployables": []}')
+    listed(cloud, PROVIDER)
     (gone,) = look(cloud).leftovers
     assert gone.verdict == "handle-gone"
     assert f"its instance {bound.instance} exists" in gone.message
+
+
+@pytest.mark.parametrize(
+    "providers, said", [((), "no deployable at all"), ((PROVIDER, None), "not all deployables'")]
+)
+def test_a_list_of_deployables_that_cannot_be_trusted(cloud, bound, providers, said):
+    listed(cloud, *providers)
+    (doubted,) = look(cloud).leftovers
+    assert (doubted.verdict, doubted.command) == ("unknown", "")
+    assert said in doubted.message and bound.instance in doubted.message
+
+
+@pytest.mark.parametrize("key", ["device_rp_uuid", "attach_handle_info"])
+def test_a_bound_request_of_which_half_is_told(cloud, bound, key):
+    whole = {
+        "uuid": bound.request,
+        "state": "Bound",
+        "instance_uuid": bound.instance,
+        "device_rp_uuid": cloud.stack.devices()[0].deployables[0].provider,
+        "attach_handle_info": {"bus": "3b"},
+    }
+    for row, wanted in ((whole, []), ({**whole, key: None}, ["unknown"])):
+        text = json.dumps({"arqs": [row]})
+        cloud.cyborg.instead["/v2/accelerator_requests"] = ("200 OK", "application/json", text)
+        assert verdicts(look(cloud)) == wanted
 
 
 def test_cyborg_does_not_answer(cloud):
