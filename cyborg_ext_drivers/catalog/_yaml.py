@@ -66,8 +66,14 @@ class Lines:
 
     def __init__(self, node: yaml.Node | None):
         self._root = node
-        self.duplicates: list[str] = []
+        #: Line and name of each key that an object has had before.
+        self.repeated: list[tuple[int, str]] = []
         self._search(node)
+
+    @property
+    def duplicates(self) -> list[str]:
+        """Return a sentence for each key that stands twice in an object."""
+        return [f"line {line}: {key}: the key stands there twice" for line, key in self.repeated]
 
     def of(self, path) -> int:
         """Return the line, from 1, of the value at a path of keys and indexes."""
@@ -87,9 +93,7 @@ class Lines:
             seen: set[str] = set()
             for key, value in node.value:
                 if key.value in seen if isinstance(key.value, str) else False:
-                    self.duplicates.append(
-                        f"line {key.start_mark.line + 1}: {key.value}: the key stands there twice"
-                    )
+                    self.repeated.append((key.start_mark.line + 1, key.value))
                 seen.add(str(key.value))
                 self._search(value)
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from cyborg_ext_drivers.profiles import inventory, rules
 from cyborg_ext_drivers.profiles.inventory import Inventory, Offer
 from cyborg_ext_drivers.profiles.rules import Group, Level, Problem
+from cyborg_ext_drivers.traits import OWNER_CYBORG
 
 #: Words that many traits have, so that they say little.
 _COMMON = frozenset(
@@ -58,7 +59,7 @@ def match(groups: Any, found: Inventory) -> Answer:
     """Return what satisfies each group, and which hosts all of them."""
     given = groups if isinstance(groups, list) else []
     read = [rules.read_group(number, group) for number, group in enumerate(given)]
-    answers = tuple(_answer(group, found) for group in read)
+    answers = _answers(read, found)
     if not answers or not all(each.offers for each in answers):
         return Answer(answers, (), ())
     common = set.intersection(*({offer.host for offer in each.offers} for each in answers))
@@ -117,6 +118,19 @@ def _tokens(trait: str) -> set[str]:
     return set(trait.upper().removeprefix("CUSTOM_").split("_")) - {""}
 
 
+def _answers(groups: Iterable[Group], found: Inventory) -> tuple[GroupAnswer, ...]:
+    """Return what satisfies each group; of those that ask for the same it is found once."""
+    known: dict[object, GroupAnswer] = {}
+    answers = []
+    for group in groups:
+        asked = (tuple(group.resources.items()), group.required, group.forbidden)
+        if asked not in known:
+            known[asked] = _answer(group, found)
+        problems = tuple(each._replace(group=group.number) for each in known[asked].problems)
+        answers.append(known[asked]._replace(group=group, problems=problems))
+    return tuple(answers)
+
+
 def _answer(group: Group, found: Inventory) -> GroupAnswer:
     offers = tuple(offer for offer in found.offers if satisfies(offer, group))
     problems = tuple(_unknown_traits(group, found))
@@ -126,7 +140,8 @@ def _answer(group: Group, found: Inventory) -> GroupAnswer:
 
 
 def _unknown_traits(group: Group, found: Inventory) -> Iterable[Problem]:
-    known = set(found.traits)
+    # Cyborg reports it of every card, and refuses it in every profile, which the rules say.
+    known = {*found.traits, OWNER_CYBORG}
     for trait in group.required:
         if trait not in known:
             message = f"{trait}: no host reports it"

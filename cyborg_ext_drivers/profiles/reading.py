@@ -18,6 +18,7 @@ and groups), a list of profiles, or a library (``profiles``, as ``profile sugges
 writes it); so may what Cyborg's API answers.
 """
 
+import collections
 import json
 import re
 import shlex
@@ -101,8 +102,8 @@ def _parsed(text: str, source: str, is_argument: bool, found: list[Problem]) -> 
     repeated: list[str] = []
 
     def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        repeated.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+        times = collections.Counter(key for key, _ in pairs)
+        repeated.extend(rules.shown(key) for key, number in times.items() if number > 1)
         return dict(pairs)
 
     try:
@@ -110,22 +111,24 @@ def _parsed(text: str, source: str, is_argument: bool, found: list[Problem]) -> 
     except RecursionError:
         raise NoProfile(source, "it is nested too deep") from None
     except ValueError as error:
-        value = _parsed_as_yaml(text, source, error)
+        value, repeated = _parsed_as_yaml(text, source, error)
         if is_argument or (text[0] in "[{" and "'" in text):
             message = f"It is no JSON ({error})"
             if "'" in text:
                 message = "It is no JSON: JSON has double quotes where single ones stand"
             found.append(_problem("not-json", message, f"Write {groups_text(_groups_of(value))}"))
-    for key in repeated:
-        message = f"{rules.shown(key)} stands twice in an object, and the last one counts"
+    for key in dict.fromkeys(repeated):
+        message = f"{key} stands twice in an object, and the last one counts"
         found.append(Problem("key-twice", Level.WARNING, None, message, "Leave one out"))
     return value
 
 
-def _parsed_as_yaml(text: str, source: str, error: ValueError) -> Any:
+def _parsed_as_yaml(text: str, source: str, error: ValueError) -> tuple[Any, list[str]]:
+    """Return what a YAML text holds, and which keys stand twice where."""
     try:
         excess = next(_yaml.excesses(text), None)
         value = None if excess else _yaml.parse(text)
+        repeated = [] if excess else _yaml.Lines(_yaml.compose(text)).repeated
     except yaml.YAMLError as fault:
         reason = f"it is neither JSON ({error}) nor YAML ({_yaml.fault_of(fault)})"
         raise NoProfile(source, reason) from None
@@ -135,7 +138,7 @@ def _parsed_as_yaml(text: str, source: str, error: ValueError) -> Any:
         raise NoProfile(source, excess)
     if not isinstance(value, (list, dict)):
         raise NoProfile(source, f"it is {rules.shown(value)}, neither an object nor a list")
-    return value
+    return value, [f"{rules.shown(key)} (line {line})" for line, key in repeated]
 
 
 def _drafts(value: Any, is_argument: bool) -> Iterator[Draft]:

@@ -197,7 +197,11 @@ def _of_other(number: int, key: object, group: Mapping) -> Problem:
 
 
 def _of_trait(number: int, name: str, value: object) -> Iterator[Problem]:
-    if not name.startswith("CUSTOM_"):
+    if name == traits.OWNER_CYBORG:
+        message = f"Cyborg reports {name} of every card, and takes no such trait in a profile"
+        remedy = f"Leave trait:{name} out; traits that begin with CUSTOM_ tell cards apart"
+        yield Problem("trait-not-custom", Level.REFUSED, number, message, remedy)
+    elif not name.startswith("CUSTOM_"):
         message = f"Cyborg takes traits that begin with CUSTOM_ only, not {shown(name)}"
         remedy = "Leave it out, or name a CUSTOM_ trait that the card reports"
         yield Problem("trait-not-custom", Level.REFUSED, number, message, remedy)

@@ -16,6 +16,7 @@ import io
 import json
 import pathlib
 import sys
+import time
 
 import jsonschema
 import pytest
@@ -76,6 +77,11 @@ def codes(answer):
             ["trait-not-custom", "trait-not-reported"],
             "CUSTOM_",
         ),
+        (
+            '[{"resources:PGPU": "1", "trait:OWNER_CYBORG": "required"}]',
+            ["trait-not-custom"],
+            "Leave trait:OWNER_CYBORG out",
+        ),
         ("resources:PGPU=1,trait:CUSTOM_NVIDIA_T4=required", [], ""),
     ],
 )
@@ -118,6 +124,47 @@ def test_nonsense_is_one_sentence(content, words, checked, tmp_path):
     file.write_bytes(content)
     code, said = checked(file)
     assert code == 2 and words in said and said.count("\n") == 1 and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('groups: [{"resources:PGPU": "1", "resources:PGPU": "2"}]\nname: t4', "(line 1)"),
+        ("name: t4\nname: t5\ngroups:\n- resources:PGPU: '1'\n", "'name' (line 2)"),
+    ],
+)
+def test_a_key_that_stands_twice_in_yaml(text, said, checked, tmp_path):
+    """YAML's own loaders keep the last one without a word."""
+    file = tmp_path / "profile.yaml"
+    file.write_text(text)
+    _code, (answer,) = checked(file)
+    (problem,) = [each for each in answer["problems"] if each["code"] == "key-twice"]
+    assert said in problem["message"]
+
+
+def test_groups_that_ask_for_the_same_are_compared_with_what_is_reported_once():
+    looked = []
+
+    class Counted(Inventory):
+        @property
+        def traits(self):
+            looked.append(1)
+            return super().traits
+
+    group = {"resources:PGPU": "1", "trait:CUSTOM_B": "required"}
+    found = Counted((offer("a", "1"),), "a")
+    matching.match([group], found)
+    once = len(looked)
+    answer = matching.match([group] * 1000, found)
+    assert len(looked) == 2 * once
+    assert [each.problems[0].group for each in answer.groups] == list(range(1000))
+
+
+def test_an_object_with_very_many_keys_is_read_at_once():
+    text = json.dumps([{f"trait:CUSTOM_{n}": "required" for n in range(50_000)}])
+    began = time.monotonic()
+    reading.read(text, "the text")
+    assert time.monotonic() - began < 10
 
 
 def test_a_file_that_is_not_there(checked, tmp_path):
