@@ -155,6 +155,15 @@ DEVICE_MAINTAINING = CloudCode(
     "An administrator has disabled it (status maintaining), so its inventory is reserved",
     "When the work on it is done: openstack accelerator device enable",
 )
+PROFILE_UNUSABLE = CloudCode(
+    "profile-unusable",
+    PROFILE,
+    _BLOCKER,
+    "Cyborg keeps the profile and cannot serve it",
+    "A group asks for less than one, for no resource class or for several, or names what Placement "
+    "takes no name for: Cyborg's API does not look at that when the profile is created",
+    "See what to write with profile check; a profile cannot be changed, only replaced",
+)
 TRAIT_NOWHERE = CloudCode(
     "profile-trait-nowhere",
     PROFILE,
@@ -262,6 +271,7 @@ CODES = (
     OWNER_CONFLICT,
     COMPUTE_DOWN,
     COMPUTE_DISABLED,
+    PROFILE_UNUSABLE,
     TRAIT_NOWHERE,
     CLASS_NOWHERE,
     GROUP_NOWHERE,

@@ -16,39 +16,22 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from cyborg_ext_drivers.checks.findings import Severity
 from cyborg_ext_drivers.cloud import findings as codes
 from cyborg_ext_drivers.cloud import picture as pictures
 from cyborg_ext_drivers.cloud import reading
+from cyborg_ext_drivers.cloud.asking import CYBORG
 from cyborg_ext_drivers.cloud.findings import CloudFinding
 from cyborg_ext_drivers.cloud.picture import Picture
 from cyborg_ext_drivers.cloud.reading import Reader
-from cyborg_ext_drivers.cloud.records import Deployable, Profile
+from cyborg_ext_drivers.cloud.records import Deployable, Profile, Unknown
+from cyborg_ext_drivers.profiles import matching, rules
+from cyborg_ext_drivers.profiles.rules import Group, Level, Problem
 
 _FULL = Severity.INFO
-
-
-class Group(NamedTuple):
-    """A group of a profile, taken apart."""
-
-    resources: Mapping[str, int]
-    required: frozenset[str]
-    forbidden: frozenset[str]
-
-    @classmethod
-    def of(cls, group: Mapping[str, str]) -> Group:
-        """Return a group's resources and traits; what Cyborg's API would refuse is left out."""
-        resources, traits = {}, {"required": set(), "forbidden": set()}
-        for key, value in group.items():
-            kind, _, name = key.partition(":")
-            if kind == "resources" and value.strip().isdigit():
-                resources[name.strip()] = int(value)
-            elif kind == "trait" and value in traits:
-                traits[value].add(name.strip())
-        return cls(resources, frozenset(traits["required"]), frozenset(traits["forbidden"]))
 
 
 def check(
@@ -123,12 +106,20 @@ class _Wishes:
 
     def of(self, profile: Profile, is_named: bool) -> Iterator[CloudFinding]:
         """Yield why the scheduler finds nothing for a profile."""
-        groups = [Group.of(group) for group in profile.groups]
-        groups = [group for group in groups if group.resources]
-        if not groups or (self._host is not None and self._root is None):
+        if self._host is not None and self._root is None:
             return
+        if not profile.groups:
+            part, reason = f"groups of {profile.name}", "the answer holds no groups of it"
+            self._reader.unknown.append(Unknown(part, CYBORG, "GET /device_profiles", reason))
+            return
+        problems = rules.of_groups(list(profile.groups))
+        faults = [each for each in problems if each.level is not Level.WARNING]
+        if faults:
+            yield self._unusable(profile, faults)
+            return
+        groups = [rules.read_group(number, each) for number, each in enumerate(profile.groups)]
         pictures.ask_who_has(
-            self._reader, self._picture, {t for g in groups for t in g.required | g.forbidden}
+            self._reader, self._picture, {t for g in groups for t in (*g.required, *g.forbidden)}
         )
         pictures.ask_who_is_free(
             self._reader, self._picture, {c for g in groups for c in g.resources}
@@ -151,9 +142,20 @@ class _Wishes:
         """Return whether Placement knows the names; it answers others with HTTP 400."""
         traits, classes = self._picture.traits, self._picture.classes
         return all(
-            (traits is None or group.required | group.forbidden <= traits)
-            and (classes is None or group.resources.keys() <= classes)
+            (traits is None or traits.issuperset((*group.required, *group.forbidden)))
+            and (classes is None or classes.issuperset(group.resources))
             for group in groups
+        )
+
+    def _unusable(self, profile: Profile, faults: list[Problem]) -> CloudFinding:
+        first = faults[0]
+        more = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
+        return self._finding(
+            codes.PROFILE_UNUSABLE,
+            profile,
+            f"Nothing can serve group {first.group} of {profile.name}: {first.message}{more}",
+            *((f"group {n}", _said(profile.groups[n])) for n in sorted({f.group for f in faults})),
+            commands=(f"cyborg-ext-diagnose profile check {shlex.quote(profile.name)} --cloud",),
         )
 
     def _nowhere(self, profile: Profile, groups: list[Group]) -> Iterator[CloudFinding]:
@@ -200,68 +202,77 @@ class _Wishes:
             )
 
     def _why(self, profile: Profile, groups: list[Group], is_named: bool) -> Iterator[CloudFinding]:
-        full = []
-        for number, group in enumerate(groups):
+        severity = None if is_named else _FULL
+        used_up = []
+        for group in groups:
             able = [each for each in self._present if self._is_able(each, group)]
             if not able:
                 yield self._finding(
                     codes.GROUP_NOWHERE,
                     profile,
-                    f"No device has all that group {number} of {profile.name} asks for",
-                    ("group", _said(profile.groups[number])),
+                    f"No device has all that group {group.number} of {profile.name} asks for",
+                    ("group", _said(profile.groups[group.number])),
                     commands=(_command([group]),),
                 )
                 return
             sound = [each for each in able if each.provider not in self._broken]
             if not sound:
                 return  # The findings of these devices say why.
-            free = [each for each in sound if self._is_free(each, group)]
-            if not free:
-                full.append((number, len(sound), len(able) - len(sound)))
-        if full:
-            number, sound_number, ill = full[0]
-            besides = f"; {ill} more have findings of their own" if ill else ""
+            if not any(self._is_free(each, group) for each in sound):
+                used_up.append(self._used_up(profile, group, len(sound), len(able), severity))
+        if used_up:
+            yield used_up[0]
+        elif len(groups) > 1:
+            yield from self._not_together(profile, groups, severity)
+        elif not any(each.provider in self._broken for each in self._present):
+            yield self._no_candidate(profile, groups[0])
+
+    def _used_up(
+        self, profile: Profile, group: Group, sound: int, able: int, severity: Severity | None
+    ) -> CloudFinding:
+        besides = f"; {able - sound} more have findings of their own" if able > sound else ""
+        which = f"group {group.number} of {profile.name}"
+        what = f"All {sound} devices that satisfy {which} are"
+        if sound == 1:
+            what = f"The only device that satisfies {which} is"
+        return self._finding(
+            codes.INVENTORY_USED_UP,
+            profile,
+            f"{what} in use{besides}",
+            ("free", 0),
+            ("satisfy", sound),
+            commands=(_command([group]), "openstack accelerator arq list"),
+            severity=severity,
+        )
+
+    def _not_together(
+        self, profile: Profile, groups: list[Group], severity: Severity | None
+    ) -> Iterator[CloudFinding]:
+        enough = self._hosts_with_enough(groups)
+        # Broken devices on the only host that had enough are told already.
+        if any(each.provider in self._broken for found in enough for each in found):
+            return
+        if enough:
             yield self._finding(
                 codes.INVENTORY_USED_UP,
                 profile,
-                f"All {sound_number} devices that satisfy group {number} of {profile.name} are "
-                f"in use{besides}",
-                ("free", 0),
-                ("satisfy", sound_number),
-                commands=(
-                    _command([groups[number]]),
-                    "openstack accelerator arq list",
-                ),
-                severity=None if is_named else _FULL,
+                f"Hosts with enough for the {len(groups)} groups of {profile.name}: "
+                f"{len(enough)}, and something of it is in use on each",
+                ("hosts with enough", len(enough)),
+                commands=(_command(groups), "openstack accelerator arq list"),
+                severity=severity,
             )
-        elif len(groups) > 1:
-            enough = self._hosts_with_enough(groups)
-            # Broken devices on the only host that had enough are told already.
-            if any(each.provider in self._broken for found in enough for each in found):
-                return
-            if enough:
-                yield self._finding(
-                    codes.INVENTORY_USED_UP,
-                    profile,
-                    f"Hosts with enough for the {len(groups)} groups of {profile.name}: "
-                    f"{len(enough)}, and something of it is in use on each",
-                    ("hosts with enough", len(enough)),
-                    commands=(_command(groups), "openstack accelerator arq list"),
-                    severity=None if is_named else _FULL,
-                )
-                return
-            yield self._finding(
-                codes.GROUPS_NOT_ON_ONE_HOST,
-                profile,
-                f"Each of the {len(groups)} groups of {profile.name} can be had, but no host has "
-                "enough for all",
-                *((f"group {n}", _said(group)) for n, group in enumerate(profile.groups)),
-                commands=(_command(groups),),
-            )
-        elif not any(each.provider in self._broken for each in self._present):
-            yield self._amount(profile, groups[0])
+            return
+        yield self._finding(
+            codes.GROUPS_NOT_ON_ONE_HOST,
+            profile,
+            f"Each of the {len(groups)} groups of {profile.name} can be had, but no host has "
+            "enough for all",
+            *((f"group {n}", _said(group)) for n, group in enumerate(profile.groups)),
+            commands=(_command(groups),),
+        )
 
-    def _amount(self, profile: Profile, group: Group) -> CloudFinding:
+    def _no_candidate(self, profile: Profile, group: Group) -> CloudFinding:
         return self._finding(
             codes.NO_CANDIDATE,
             profile,
@@ -273,17 +284,27 @@ class _Wishes:
 
     def _hosts_with_enough(self, groups: list[Group]) -> list[list[Deployable]]:
         """Return what the hosts have that would have enough, were all of it free and sound."""
-        by_host: dict[str, list[Deployable]] = {}
+        by_host: dict[str, list[Deployable]] = defaultdict(list)
         for each in self._present:
-            by_host.setdefault(self._picture.host_of(each), []).append(each)
-        return [found for found in by_host.values() if _suffices(self, found, groups)]
+            by_host[self._picture.host_of(each)].append(each)
+        return [found for found in by_host.values() if self._suffices(found, groups)]
+
+    def _suffices(self, found: Sequence[Deployable], groups: list[Group]) -> bool:
+        demands = [
+            (
+                sum(group.resources.values()),
+                frozenset(n for n, each in enumerate(found) if self._is_able(each, group)),
+            )
+            for group in groups
+        ]
+        return matching.fits(demands, [each.accelerators for each in found])
 
     def _is_able(self, each: Deployable, group: Group) -> bool:
         holders = self._picture.holders
         has = set(each.traits) | {t for t in group.required if each.provider in holders.get(t, ())}
         barred = any(each.provider in holders.get(trait, ()) for trait in group.forbidden)
         return (
-            group.required <= has
+            has.issuperset(group.required)
             and not barred
             and all(
                 name == each.resource_class and amount <= each.accelerators
@@ -305,21 +326,6 @@ class _Wishes:
             severity=severity,
             host=self._host,
         )
-
-
-def _suffices(wishes: _Wishes, found: list[Deployable], groups: list[Group]) -> bool:
-    """Return whether the groups can be had of these one after the other, the choosy ones first."""
-    left = {each.uuid: each.accelerators for each in found}
-    choices = [
-        (sum(group.resources.values()), [e.uuid for e in found if wishes._is_able(e, group)])
-        for group in groups
-    ]
-    for amount, able in sorted(choices, key=lambda each: (len(each[1]), -each[0])):
-        uuid = next((each for each in able if left[each] >= amount), None)
-        if uuid is None:
-            return False
-        left[uuid] -= amount
-    return True
 
 
 def _parameters(groups: list[Group], root: str | None) -> dict[str, object]:

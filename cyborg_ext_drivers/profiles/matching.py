@@ -243,16 +243,25 @@ def _has_enough(counts: Sequence[int], usable: Sequence[Sequence[Offer]]) -> boo
     # By identity: two parts of a card may be equal in all that is told of them.
     offers = list({id(each): each for of_group in usable for each in of_group}.values())
     numbers = {id(each): number for number, each in enumerate(offers)}
-    left = [offer.units for offer in offers]
+    units = [offer.units for offer in offers]
     demands = [
         (count, frozenset(numbers[id(each)] for each in of_group))
         for count, of_group in zip(counts, usable)
     ]
-    if sum(counts) > sum(left):
+    return fits(demands, units)
+
+
+def fits(demands: Sequence[tuple[int, frozenset[int]]], units: Sequence[int]) -> bool:
+    """Return whether all demands are satisfied at the same time, each by one provider.
+
+    :param demands: how many units each wants, and the numbers of the providers that may give them.
+    :param units: how many each provider has.
+    """
+    if sum(count for count, _ in demands) > sum(units):
         return False
-    if all(count == 1 for count in counts):
-        return _flows([numbers_of for _, numbers_of in demands], left)
-    return _packs(sorted(demands, key=lambda each: (-each[0], len(each[1]))), left)
+    if all(count == 1 for count, _ in demands):
+        return _flows([usable for _, usable in demands], units)
+    return _packs(sorted(demands, key=lambda each: (-each[0], len(each[1]))), list(units))
 
 
 def _flows(demands: Sequence[frozenset[int]], units: Sequence[int]) -> bool:

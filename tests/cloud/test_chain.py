@@ -49,6 +49,7 @@ COMMANDS = (
     "compute service list",
     "flavor show",
     "hypervisor list",
+    "profile check",
     "resource class list",
     "resource provider inventory list",
     "resource provider list",
@@ -192,6 +193,24 @@ def test_a_profile_asks_for_what_nobody_has(cloud, group, code, hint):
     checked = check(cloud)
     assert told(checked) == [(code, "the profile")]
     assert hint in checked.findings[0].message
+
+
+@pytest.mark.parametrize(
+    "group, said",
+    [
+        ({**ANY_GPU, "resources:PGPU": "0"}, "0 of PGPU is less than one"),
+        ({"trait:CUSTOM_GPU_ACME": "required"}, "asks for no resource"),
+        ({**ANY_GPU, "resources:VGPU": "1"}, "one resource class"),
+        ({**ANY_GPU, "trait:CUSTOM_acme": "required"}, "Placement"),
+    ],
+)
+def test_a_profile_that_cyborg_keeps_and_cannot_serve(cloud, group, said):
+    """In the words of profile check, and nothing of it is asked of Placement."""
+    cloud.stack.report()
+    cloud.stack.create_profile("wrong", [group])
+    checked = check(cloud)
+    assert told(checked) == [("profile-unusable", "the profile")]
+    assert said in checked.findings[0].message
 
 
 def test_several_groups_and_no_host_has_enough(cloud):
