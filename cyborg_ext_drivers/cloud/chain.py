@@ -273,7 +273,9 @@ class Chain:
         """Yield what is not free although no accelerator request holds it."""
         picture = self._picture
         pictures.ask_who_is_free(
-            self._reader, picture, {each.resource_class for each in present if each.resource_class}
+            self._reader,
+            picture,
+            {(each.resource_class, 1) for each in present if each.resource_class},
         )
         held: dict[str | None, int] = defaultdict(int)
         for request in picture.requests or ():
@@ -282,8 +284,7 @@ class Chain:
             each
             for each in present
             if each.provider not in self.broken
-            and each.resource_class in picture.free
-            and each.provider not in picture.free[each.resource_class]
+            and each.provider not in picture.free.get(f"{each.resource_class}:1", {each.provider})
             and held[each.provider] < each.accelerators
         ]
         for each in suspects[:MOST_LOOKED_AT]:

@@ -54,7 +54,7 @@ class Picture:
     flavors: list[Flavor] | None
     #: Trait to the providers that have it, for the traits that were asked for.
     holders: dict[str, set[str]] = dataclasses.field(default_factory=dict)
-    #: Resource class to the providers that have some of it free.
+    #: ``CLASS:AMOUNT`` to the providers that have so many free.
     free: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     #: How many deployables have a device; the rest is joined by host only.
     device_of: dict[str, Device] = dataclasses.field(default_factory=dict)
@@ -102,15 +102,18 @@ def ask_who_has(reader: Reader, picture: Picture, traits: Iterable[str]) -> None
             picture.holders[trait] = found
 
 
-def ask_who_is_free(reader: Reader, picture: Picture, classes: Iterable[str]) -> None:
-    """Learn who has some of each class to give: a request for each that Placement knows."""
-    for name in sorted(set(classes) - picture.free.keys()):
-        if picture.classes is not None and name not in picture.classes:
-            picture.free[name] = set()
+def ask_who_is_free(reader: Reader, picture: Picture, wanted: Iterable[tuple[str, int]]) -> None:
+    """Learn who has an amount of a class to give: a request for each that Placement knows."""
+    for name, amount in sorted(set(wanted)):
+        key = f"{name}:{amount}"
+        if key in picture.free:
             continue
-        found = reader.part(f"who has {name} free", reading.holders, "resources", f"{name}:1")
+        if picture.classes is not None and name not in picture.classes:
+            picture.free[key] = set()
+            continue
+        found = reader.part(f"who has {amount} {name} free", reading.holders, "resources", key)
         if found is not None:
-            picture.free[name] = found
+            picture.free[key] = found
 
 
 def pci_address(name: str) -> PciAddress | None:

@@ -19,7 +19,7 @@ providers, traits,         one GET each: Placement has no pages either
 resource classes
 who has a trait            one GET per distinct trait (``?required=``); per provider it
                            would be one per device
-who has room               one GET per distinct resource class (``?resources=CLASS:1``)
+who has room               one GET per distinct class and amount (``?resources=``)
 hypervisors, flavors,      pages of 1,000
 servers
 ========================  ===========================================================

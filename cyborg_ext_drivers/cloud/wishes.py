@@ -121,9 +121,10 @@ class _Wishes:
         pictures.ask_who_has(
             self._reader, self._picture, {t for g in groups for t in (*g.required, *g.forbidden)}
         )
-        pictures.ask_who_is_free(
-            self._reader, self._picture, {c for g in groups for c in g.resources}
-        )
+        wanted = {each for group in groups for each in group.resources.items()}
+        reported = {each.resource_class for each in self._picture.deployables or ()}
+        wanted |= {(name, 1) for name, _ in wanted if name not in reported}
+        pictures.ask_who_is_free(self._reader, self._picture, wanted)
         nowhere = list(self._nowhere(profile, groups))
         if nowhere:
             yield from nowhere
@@ -188,7 +189,7 @@ class _Wishes:
                 commands=("openstack trait list --associated",),
             )
         for name in sorted({c for group in groups for c in group.resources}):
-            if name in has or self._picture.free.get(name, {"unknown"}):
+            if name in has or self._picture.free.get(f"{name}:1", {"unknown"}):
                 continue
             listed = ", ".join(sorted(filter(None, has))) or "none"
             yield self._finding(
@@ -314,7 +315,10 @@ class _Wishes:
 
     def _is_free(self, each: Deployable, group: Group) -> bool:
         free = self._picture.free
-        return all(each.provider in free.get(name, {each.provider}) for name in group.resources)
+        return all(
+            each.provider in free.get(f"{name}:{amount}", {each.provider})
+            for name, amount in group.resources.items()
+        )
 
     def _finding(self, code, profile: Profile, message, *evidence, commands, severity=None):
         commands = (f"openstack accelerator device profile show {profile.uuid}", *commands)

@@ -25,7 +25,7 @@ from cyborg.conf import CONF
 from cyborg_ext_drivers.cloud import chain, reading
 from cyborg_ext_drivers.testing.stack import Stack
 from tests.cloud.services import Nova, SmallCloud
-from tests.stack.one_card import OneCard
+from tests.stack.one_card import ADDRESS, VIRTUAL, OneCard
 
 ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
 
@@ -86,6 +86,17 @@ def test_a_busy_host_is_no_fault_of_a_profile_with_several_groups():
             assert [str(each.code) for each in checked.findings] == ["inventory-used-up"]
             assert not checked.is_broken
             assert chain.check(cloud.open(), profile="three").is_broken
+
+
+def test_what_is_free_of_a_card_is_less_than_a_group_asks_for():
+    third = VIRTUAL.replace('"1"', '"2"')
+    card = OneCard(handles=(ADDRESS, VIRTUAL, third), resource_class="VGPU")
+    with Stack(driver_objects=[card]) as stack, SmallCloud(stack, Nova("compute-1")) as cloud:
+        stack.report()
+        stack.create_profile("two", [{"resources:VGPU": "2"}])
+        stack.bind([{"resources:VGPU": "1"}] * 2)
+        (finding,) = chain.check(cloud.open(), profile="two").findings
+        assert finding.code.name == "inventory-used-up"
 
 
 def test_pages_are_followed(cloud):
