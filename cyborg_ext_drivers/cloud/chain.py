@@ -31,7 +31,14 @@ from cyborg_ext_drivers.cloud.asking import Cloud, CloudUnusable
 from cyborg_ext_drivers.cloud.findings import CloudFinding
 from cyborg_ext_drivers.cloud.picture import OWNER_CYBORG, OWNER_NOVA, Picture
 from cyborg_ext_drivers.cloud.reading import Reader
-from cyborg_ext_drivers.cloud.records import Deployable, Provider, Unknown
+from cyborg_ext_drivers.cloud.records import (
+    BINDING,
+    Deployable,
+    Inventory,
+    Provider,
+    Service,
+    Unknown,
+)
 
 _PARTS = 10
 #: How many devices are looked at one by one (two requests each) to tell why they are not free.
@@ -66,7 +73,7 @@ def check(cloud: Cloud, profile: str | None = None, host: str | None = None) -> 
     chain = Chain(reader, picture, host)
     found = [*chain.hosts(), *chain.devices(), *chain.providers()]
     broken = chain.broken
-    found += wishes.check(reader, picture, broken, profile, host)
+    found += wishes.check(reader, picture, broken, profile, chain.host)
     order = {code.name: number for number, code in enumerate(codes.CODES)}
     found.sort(key=lambda each: (order[each.code.name], each.host or "", each.subject))
     return Checked(
@@ -85,16 +92,33 @@ class Chain:
     def __init__(self, reader: Reader, picture: Picture, host: str | None):
         self._reader = reader
         self._picture = picture
-        self._host = host
         self._hypervisors: dict[str, set[str]] = defaultdict(set)
         for each in picture.hypervisors or ():
             self._hypervisors[each.host].add(each.name)
+        #: The host asked about as Cyborg and nova-compute call it, whichever name was given.
+        self.host = self._called(host)
         self._misnamed: set[str] = set()
         #: Providers of deployables with a finding of their own.
         self.broken: set[str] = set()
 
+    def _called(self, given: str | None) -> str | None:
+        """Return the host that a hypervisor or a root provider of the name is of."""
+        reporting = {self._picture.host_of(each): each for each in self._picture.deployables or ()}
+        if given is None or given in reporting:
+            return given
+        for name in self._hypervisors.get(given, ()):
+            if name in reporting:
+                return name
+        for host, names in self._hypervisors.items():
+            if given in names and host:
+                return host
+        for host, each in reporting.items():
+            if self._picture.root_name(each.provider) == given:
+                return host
+        return given
+
     def _concerns(self, *hosts: str | None) -> bool:
-        return self._host is None or self._host in hosts
+        return self.host is None or self.host in hosts
 
     # Hosts
 
@@ -108,39 +132,56 @@ class Chain:
             for host, deployable in sorted(reported.items()):
                 yield from self._root_of(host, deployable)
         for service in picture.services or ():
-            if service.host not in reported or not self._concerns(service.host):
+            names = (service.host, *sorted(self._hypervisors.get(service.host, ())))
+            host = next((each for each in names if each in reported), None)
+            if host is None or not self._concerns(host):
                 continue
-            host = shlex.quote(service.host)
-            command = f"openstack compute service list --service nova-compute --host {host}"
-            evidence = ("state", service.state), ("status", service.status)
-            if service.state == "down":
-                message = f"nova-compute on {service.host} is down"
-                yield codes.COMPUTE_DOWN.finding(
-                    service.host, message, *evidence, commands=(command,), host=service.host
-                )
-            elif service.status == "disabled":
-                why = f": {service.reason}" if service.reason else ""
-                message = f"nova-compute on {service.host} is disabled{why}"
-                yield codes.COMPUTE_DISABLED.finding(
-                    service.host, message, *evidence, commands=(command,), host=service.host
-                )
-            else:
-                continue
-            self.broken |= {
-                each.provider
-                for each in picture.deployables or ()
-                if each.provider and picture.host_of(each) == service.host
-            }
+            finding = self._of_service(service, host)
+            if finding is not None:
+                self.broken |= self._providers_of(host)
+                yield finding
+
+    def _of_service(self, service: Service, host: str) -> CloudFinding | None:
+        list_services = "openstack compute service list --service nova-compute --host"
+        command = f"{list_services} {shlex.quote(service.host)}"
+        evidence = ("state", service.state), ("status", service.status)
+        if service.state == "down":
+            message = f"nova-compute on {service.host} is down"
+            return codes.COMPUTE_DOWN.finding(
+                host, message, *evidence, commands=(command,), host=host
+            )
+        if service.status == "disabled":
+            why = f": {service.reason}" if service.reason else ""
+            message = f"nova-compute on {service.host} is disabled{why}"
+            return codes.COMPUTE_DISABLED.finding(
+                host, message, *evidence, commands=(command,), host=host
+            )
+        hypervisors = self._picture.hypervisors
+        if hypervisors is None or self._hypervisors.get(service.host):
+            return None
+        if {service.host, host} & {each.name for each in hypervisors}:
+            return None
+        return codes.HYPERVISOR_MISSING.finding(
+            host,
+            f"nova-compute on {service.host} is up, and Nova lists no hypervisor of it",
+            *evidence,
+            commands=(command, "openstack hypervisor list --long"),
+            host=host,
+        )
+
+    def _providers_of(self, host: str) -> set[str]:
+        return {
+            each.provider
+            for each in self._picture.deployables or ()
+            if each.provider and self._picture.host_of(each) == host
+        }
 
     def _silent_hosts(self, reporting: set[str]) -> Iterator[CloudFinding]:
         """Yield the hosts that should have devices: the one asked about, all when none has any."""
         picture = self._picture
         names = {each.name for each in picture.hypervisors or ()}
-        if self._host is not None:
-            of_host = {
-                service for service, known in self._hypervisors.items() if self._host in known
-            }
-            wanted = {self._host} if not reporting & {self._host, *of_host} else set()
+        if self.host is not None:
+            wanted = {self.host} - reporting
         else:
             wanted = {each.host for each in picture.services or ()} if not reporting else set()
         known = {each.name for each in (picture.providers or {}).values()}
@@ -166,14 +207,12 @@ class Chain:
     def _root_of(self, host: str, deployable: Deployable) -> Iterator[CloudFinding]:
         root = self._picture.root_name(deployable.provider)
         named = self._hypervisors.get(host, set())
-        if root is None or not named or root in named or not self._concerns(host):
+        if root is None or not named or root in named:
             return
         self._misnamed.add(host)
-        self.broken |= {
-            each.provider
-            for each in self._picture.deployables or ()
-            if each.provider and self._picture.host_of(each) == host
-        }
+        if not self._concerns(host):
+            return
+        self.broken |= self._providers_of(host)
         yield self._differs(host, sorted(named)[0], root)
 
     def _differs(self, host: str, hypervisor: str, root: str | None) -> CloudFinding:
@@ -196,9 +235,7 @@ class Chain:
         """Yield what is wrong with single devices and deployables."""
         picture = self._picture
         deployables = [
-            each
-            for each in picture.deployables or ()
-            if self._concerns(picture.host_of(each), picture.root_name(each.provider))
+            each for each in picture.deployables or () if self._concerns(picture.host_of(each))
         ]
         yield from self._maintained()
         if picture.providers is None:
@@ -210,7 +247,7 @@ class Chain:
             elif picture.host_of(each) not in self._misnamed:
                 yield self._no_provider(each)
         yield from self._lost_traits(present)
-        yield from self._reserved(present)
+        yield from self._not_free(present)
 
     def _maintained(self) -> Iterator[CloudFinding]:
         parts: dict[str, list[str]] = defaultdict(list)
@@ -269,49 +306,21 @@ class Chain:
                 host=picture.host_of(each),
             )
 
-    def _reserved(self, present: list[Deployable]) -> Iterator[CloudFinding]:
+    def _not_free(self, present: list[Deployable]) -> Iterator[CloudFinding]:
         """Yield what is not free although no accelerator request holds it."""
-        picture = self._picture
-        pictures.ask_who_is_free(
-            self._reader,
-            picture,
-            {(each.resource_class, 1) for each in present if each.resource_class},
-        )
-        held: dict[str | None, int] = defaultdict(int)
-        for request in picture.requests or ():
-            held[request.provider] += 1
-        suspects = [
-            each
-            for each in present
-            if each.provider not in self.broken
-            and each.provider not in picture.free.get(f"{each.resource_class}:1", {each.provider})
-            and held[each.provider] < each.accelerators
-        ]
+        held = self._held()
+        suspects = self._suspects(present, held)
         for each in suspects[:MOST_LOOKED_AT]:
-            told = self._reader.part(
+            unknown = len(self._reader.unknown)
+            inventory = self._reader.part(
                 f"inventory of {each.name}", reading.record, each.provider, each.resource_class
             )
-            # Placement counts as used what no request of Cyborg's holds: other findings tell why.
-            if told is None or told[2] + told[1] < told[0] or not told[1]:
+            if len(self._reader.unknown) > unknown:
                 continue
-            total, reserved, used = told
-            device = picture.device_of.get(each.uuid)
-            is_known = device is not None and device.status is not None
-            self.broken.add(each.provider or "")
-            yield codes.INVENTORY_RESERVED.finding(
-                each.name,
-                f"{reserved} of {total} {each.resource_class} of {each.name} are reserved, and "
-                + (
-                    "Cyborg has the device enabled"
-                    if is_known
-                    else "Cyborg does not tell whether the device is disabled"
-                ),
-                ("total", total),
-                ("reserved", reserved),
-                ("used", used),
-                commands=(f"openstack resource provider inventory list {each.provider}",),
-                host=picture.host_of(each),
-            )
+            finding = self._why_not_free(each, inventory, held)
+            if finding is not None:
+                self.broken.add(each.provider or "")
+                yield finding
         if len(suspects) > MOST_LOOKED_AT:
             self._reader.unknown.append(
                 Unknown(
@@ -321,6 +330,84 @@ class Chain:
                     f"asked for the first {MOST_LOOKED_AT} only; name one with --host",
                 )
             )
+
+    def _held(self) -> dict[str | None, int] | None:
+        """Return how many requests hold each provider, ``None`` where Cyborg does not list them.
+
+        Below ``None`` are those that may be about to: Nova allocates before it binds.
+        """
+        if self._picture.requests is None:
+            return None
+        held: dict[str | None, int] = defaultdict(int)
+        for request in self._picture.requests:
+            if request.provider or request.state in BINDING:
+                held[request.provider] += 1
+        return held
+
+    def _suspects(
+        self, present: list[Deployable], held: dict[str | None, int] | None
+    ) -> list[Deployable]:
+        picture = self._picture
+        pictures.ask_who_is_free(
+            self._reader,
+            picture,
+            {(each.resource_class, 1) for each in present if each.resource_class},
+        )
+        return [
+            each
+            for each in present
+            if each.provider not in self.broken
+            and each.accelerators > 0
+            and each.provider not in picture.free.get(f"{each.resource_class}:1", {each.provider})
+            and (held is None or held[each.provider] < each.accelerators)
+        ]
+
+    def _why_not_free(
+        self, each: Deployable, inventory: Inventory | None, held: dict[str | None, int] | None
+    ) -> CloudFinding | None:
+        host = self._picture.host_of(each)
+        look = f"openstack resource provider inventory list {each.provider}"
+        if inventory is None:
+            return codes.INVENTORY_MISSING.finding(
+                each.name,
+                f"Placement has no {each.resource_class} of {each.name}; Cyborg's database has "
+                f"{each.accelerators}",
+                ("inventory", "none"),
+                ("num_accelerators", each.accelerators),
+                commands=(look, f"openstack accelerator deployable show {each.uuid}"),
+                host=host,
+            )
+        evidence = [("total", inventory.total), ("reserved", inventory.reserved)]
+        evidence.append(("used", inventory.used))
+        if inventory.total > inventory.reserved + inventory.used:
+            return None
+        if inventory.reserved:
+            device = self._picture.device_of.get(each.uuid)
+            does = "Cyborg has the device enabled"
+            if device is None or device.status is None:
+                does = "Cyborg does not tell whether the device is disabled"
+            return codes.INVENTORY_RESERVED.finding(
+                each.name,
+                f"{inventory.reserved} of {inventory.total} {each.resource_class} of {each.name} "
+                f"are reserved, and {does}",
+                *evidence,
+                commands=(look,),
+                host=host,
+            )
+        if held is None or inventory.used <= held[each.provider] + held[None]:
+            return None
+        return codes.ALLOCATED_WITHOUT_REQUEST.finding(
+            each.name,
+            f"{inventory.used} {each.resource_class} of {each.name} are allocated, and accelerator "
+            f"requests hold {held[each.provider]}",
+            *evidence,
+            ("requests", held[each.provider]),
+            commands=(
+                f"openstack resource provider show --allocations {each.provider}",
+                "openstack accelerator arq list",
+            ),
+            host=host,
+        )
 
     # Providers
 
@@ -368,33 +455,45 @@ class Chain:
         picture = self._picture
         providers = picture.providers or {}
         reported = picture.holders.get(OWNER_CYBORG, set()) | ours.keys()
-        gone: dict[str, list[Provider]] = defaultdict(list)
-        # Nothing can be said of a host as long as Nova's hypervisors are not known.
-        known = None if picture.hypervisors is None else {e.name for e in picture.hypervisors}
+        left: dict[tuple[str, bool], list[Provider]] = defaultdict(list)
         for uuid in sorted(reported & providers.keys()):
-            root = picture.root_name(uuid)
-            if root is None or not self._concerns(root):
+            provider, root = providers[uuid], picture.root_name(uuid)
+            if root is None:
                 continue
-            host = picture.host_of(ours[uuid]) if uuid in ours else None
-            is_host_gone = known is not None and root not in known
-            if host in self._misnamed or (uuid in ours and not is_host_gone):
+            host = picture.host_of(ours[uuid]) if uuid in ours else provider.host
+            if host in self._misnamed or not self._concerns(host, self._called(root)):
                 continue
-            gone[root].append(providers[uuid])
-        for root, left in sorted(gone.items()):
-            is_gone = known is not None and root not in known
-            why = f"Nova has no hypervisor {root}" if is_gone else "Cyborg has no deployable of it"
-            self.broken |= {each.uuid for each in left}
-            first = left[0]
-            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            yield codes.PROVIDER_LEFT_BEHIND.finding(
-                root if is_gone else first.name,
-                f"Placement still has {first.name}{more}; {why}",
-                ("root provider", root),
-                ("providers", " ".join(each.uuid for each in left[:10])),
-                commands=(
-                    f"openstack resource provider list --in-tree {first.root}",
-                    f"openstack resource provider show --allocations {first.uuid}",
-                    "openstack hypervisor list",
-                ),
-                host=root,
-            )
+            is_gone = self._is_gone(root, host)
+            # With no deployable at all it is Cyborg that lost them, which the hosts' findings say.
+            if is_gone or (ours and uuid not in ours):
+                left[root, is_gone].append(provider)
+        for (root, is_gone), found in sorted(left.items()):
+            self.broken |= {each.uuid for each in found}
+            yield self._is_left(root, is_gone, found)
+
+    def _is_gone(self, root: str, host: str) -> bool:
+        """Return whether Nova knows neither hypervisor nor nova-compute of a host."""
+        picture = self._picture
+        if picture.hypervisors is None or picture.services is None:
+            return False
+        known = {each.name for each in picture.hypervisors} | {e.host for e in picture.services}
+        return not known & {root, host}
+
+    def _is_left(self, root: str, is_gone: bool, left: list[Provider]) -> CloudFinding:
+        first = left[0]
+        why = "Cyborg has no deployable of it"
+        if is_gone:
+            why = f"Nova has neither hypervisor nor nova-compute of {root}"
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        return codes.PROVIDER_LEFT_BEHIND.finding(
+            root if is_gone else first.name,
+            f"Placement still has {first.name}{more}; {why}",
+            ("root provider", root),
+            ("providers", " ".join(each.uuid for each in left[:10])),
+            commands=(
+                f"openstack resource provider list --in-tree {first.root}",
+                f"openstack resource provider show --allocations {first.uuid}",
+                "openstack hypervisor list",
+            ),
+            host=root,
+        )

@@ -129,6 +129,27 @@ TRAIT_NOT_IN_PLACEMENT = CloudCode(
     "Add the trait to the provider with openstack resource provider trait set, which replaces "
     "all traits and so has to name those it has as well",
 )
+INVENTORY_MISSING = CloudCode(
+    "inventory-missing",
+    PLACEMENT,
+    _BLOCKER,
+    "The provider of a deployable has no inventory",
+    "Cyborg's database has accelerators of the deployable, and Placement nothing to give of its "
+    "provider. Cyborg sends an inventory when the deployable is new, and not again",
+    "Give the provider its inventory again with openstack resource provider inventory class set: "
+    "as total what Cyborg tells as num_accelerators",
+)
+ALLOCATED_WITHOUT_REQUEST = CloudCode(
+    "allocated-without-request",
+    PLACEMENT,
+    _WARNING,
+    "Placement has something allocated that no accelerator request holds",
+    "An instance whose flavor asks for the class by itself takes it without Cyborg; an allocation "
+    "can outlive a request that was deleted; and for a moment each instance that is being built "
+    "looks so",
+    "Look once more in a minute; then see whose the allocation is, and where that instance does "
+    "not exist any more, openstack resource provider allocation delete",
+)
 INVENTORY_USED_UP = CloudCode(
     "inventory-used-up",
     PLACEMENT,
@@ -240,6 +261,15 @@ PROVIDER_LEFT_BEHIND = CloudCode(
     "It still counts as capacity, and an instance scheduled there fails",
     "When nothing is allocated from it: openstack resource provider delete",
 )
+HYPERVISOR_MISSING = CloudCode(
+    "hypervisor-missing",
+    NOVA,
+    _BLOCKER,
+    "nova-compute of a host with accelerators is up, and Nova lists no hypervisor of it",
+    "nova-compute makes the record of its hypervisor, which the scheduler needs, when it starts; "
+    "without it the host is passed over. The host is there, so what Placement has of it stays",
+    "Restart nova-compute on the host and read its log",
+)
 COMPUTE_DOWN = CloudCode(
     "compute-service-down",
     NOVA,
@@ -264,13 +294,16 @@ CODES = (
     DEVICE_MAINTAINING,
     PROVIDER_MISSING,
     TRAIT_NOT_IN_PLACEMENT,
+    INVENTORY_MISSING,
     INVENTORY_RESERVED,
+    ALLOCATED_WITHOUT_REQUEST,
     INVENTORY_USED_UP,
     PROVIDER_LEFT_BEHIND,
     NO_CANDIDATE,
     OWNER_CONFLICT,
     COMPUTE_DOWN,
     COMPUTE_DISABLED,
+    HYPERVISOR_MISSING,
     PROFILE_UNUSABLE,
     TRAIT_NOWHERE,
     CLASS_NOWHERE,

@@ -37,6 +37,7 @@ from cyborg_ext_drivers.cloud.records import (
     Device,
     Flavor,
     Hypervisor,
+    Inventory,
     Profile,
     Provider,
     Request,
@@ -201,16 +202,27 @@ def names(cloud: Cloud, what: str) -> set[str]:
     return told
 
 
-def record(cloud: Cloud, provider: str, resource_class: str) -> tuple[int, int, int]:
-    """Return total, reserved and used of one provider: two requests."""
+def record(cloud: Cloud, provider: str, resource_class: str) -> Inventory | None:
+    """Return what Placement has of a class on one provider: two requests.
+
+    :returns: ``None`` where the provider has no inventory of the class.
+    :raises NotAnswered: when Placement does not tell both.
+    """
     path = f"/resource_providers/{provider}"
-    inventories = cloud.get(PLACEMENT, f"{path}/inventories").get("inventories")
-    usages = cloud.get(PLACEMENT, f"{path}/usages").get("usages")
-    inventory = inventories.get(resource_class) if isinstance(inventories, dict) else None
-    if not isinstance(inventory, dict):
-        inventory = {}
-    used = usages.get(resource_class) if isinstance(usages, dict) else 0
-    return _number(inventory.get("total")), _number(inventory.get("reserved")), _number(used)
+    inventories = _object(cloud, f"{path}/inventories", "inventories")
+    usages = _object(cloud, f"{path}/usages", "usages")
+    found = inventories.get(resource_class)
+    if not isinstance(found, dict):
+        return None
+    used = usages.get(resource_class)
+    return Inventory(_number(found.get("total")), _number(found.get("reserved")), _number(used))
+
+
+def _object(cloud: Cloud, path: str, key: str) -> Mapping[str, object]:
+    found = cloud.get(PLACEMENT, path).get(key)
+    if not isinstance(found, dict):
+        raise NotAnswered(PLACEMENT, f"GET {path}", f"the answer holds no object {key!r}")
+    return found
 
 
 def has_candidate(cloud: Cloud, parameters: Mapping[str, object]) -> bool:

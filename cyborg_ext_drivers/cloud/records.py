@@ -66,6 +66,19 @@ class Provider(NamedTuple):
     parent: str | None
     root: str | None
 
+    @property
+    def host(self) -> str:
+        """The host that its name begins with where one of Cyborg's drivers gave it."""
+        return self.name.rpartition("_")[0]
+
+
+class Inventory(NamedTuple):
+    """What Placement has of one class on one provider."""
+
+    total: int
+    reserved: int
+    used: int
+
 
 class Service(NamedTuple):
     """A nova-compute service."""
@@ -96,6 +109,10 @@ class Flavor(NamedTuple):
 
     name: str
     profiles: tuple[str, ...]
+
+
+#: The states of a request whose provider Nova may be about to tell.
+BINDING = ("Initial", "BindStarted")
 
 
 class Request(NamedTuple):

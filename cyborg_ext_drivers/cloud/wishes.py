@@ -43,6 +43,7 @@ def check(
 ) -> Iterator[CloudFinding]:
     """Yield what is wrong with the profile *name* and its flavors, with all when ``None``.
 
+    :param host: ask of this one alone, as Cyborg calls it.
     :param broken: the providers with findings of their own, which explain a missing candidate.
     """
     if picture.profiles is None:
@@ -96,11 +97,7 @@ class _Wishes:
             each for each in picture.deployables or () if each.provider in (picture.providers or {})
         ]
         if host is not None:
-            self._present = [
-                each
-                for each in self._present
-                if host in (picture.host_of(each), picture.root_name(each.provider))
-            ]
+            self._present = [each for each in self._present if host == self._picture.host_of(each)]
             found = [(picture.providers or {})[each.provider or ""] for each in self._present]
             self._root = found[0].root if found else None
 

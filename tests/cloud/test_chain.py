@@ -15,6 +15,7 @@
 # The imports below stand after the check that they can succeed.
 # ruff: noqa: E402
 
+import json
 import shlex
 import socket
 import urllib.request
@@ -32,6 +33,7 @@ from cyborg_ext_drivers.cli import clouds
 from cyborg_ext_drivers.cli.app import main
 from cyborg_ext_drivers.cloud import chain
 from cyborg_ext_drivers.cloud.asking import CloudUnusable
+from tests.cloud.services import PROJECT
 
 ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
 ADDRESS = '{"bus": "3b", "device": "00", "domain": "0000", "function": "%d"}'
@@ -167,6 +169,34 @@ def test_the_inventory_is_reserved(cloud):
     assert ("reserved", "1") in checked.findings[0].evidence
 
 
+def test_the_inventory_is_missing(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    cloud.stack.placement("DELETE", f"/resource_providers/{provider(cloud)}/inventories/PGPU")
+    checked = check(cloud, profile="gpu")
+    assert told(checked) == [("inventory-missing", "Placement")]
+    assert ("num_accelerators", "1") in checked.findings[0].evidence
+
+
+def test_something_is_allocated_that_no_request_holds(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    body = {
+        "allocations": {provider(cloud): {"resources": {"PGPU": 1}}},
+        "project_id": PROJECT,
+        "user_id": PROJECT,
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    cloud.stack.placement("PUT", f"/allocations/{uuid.uuid4()}", body)
+    assert told(check(cloud, profile="gpu")) == [("allocated-without-request", "Placement")]
+    # A request that is about to be bound may be what it is for.
+    arq = {"uuid": PROJECT, "state": "Initial", "device_profile_name": "gpu"}
+    text = json.dumps({"arqs": [arq]})
+    cloud.cyborg.instead["/v2/accelerator_requests"] = ("200 OK", "application/json", text)
+    assert told(check(cloud, profile="gpu")) == [("inventory-used-up", "Placement")]
+
+
 def test_the_device_is_disabled(cloud):
     cloud.stack.report()
     cloud.stack.create_profile("gpu", [ANY_GPU])
@@ -274,7 +304,7 @@ def test_a_provider_of_a_host_that_is_gone(cloud):
     replace_traits(cloud, child, "OWNER_CYBORG")
     checked = check(cloud)
     assert told(checked) == [("provider-left-behind", "Placement")]
-    assert "no hypervisor compute-0" in checked.findings[0].message
+    assert "neither hypervisor nor nova-compute of compute-0" in checked.findings[0].message
 
 
 def test_a_host_with_devices_that_nova_has_forgotten(cloud):
@@ -282,6 +312,52 @@ def test_a_host_with_devices_that_nova_has_forgotten(cloud):
     cloud.nova.hypervisors.clear()
     cloud.nova.services.clear()
     assert told(check(cloud)) == [("provider-left-behind", "Placement")]
+
+
+def test_a_host_whose_nova_compute_is_up_is_not_gone(cloud):
+    cloud.stack.report()
+    cloud.stack.create_profile("gpu", [ANY_GPU])
+    cloud.nova.hypervisors.clear()
+    for host in (None, "compute-1"):
+        assert told(check(cloud, host=host)) == [("hypervisor-missing", "Nova")]
+    cloud.nova.services[0]["state"] = "down"
+    assert told(check(cloud)) == [("compute-service-down", "Nova")]
+
+
+@pytest.mark.parametrize("part", ["/os-services", "/os-hypervisors/detail"])
+def test_a_host_is_not_gone_where_nova_tells_half(cloud, part):
+    cloud.stack.report()
+    cloud.nova.hypervisors.clear()
+    cloud.nova.services.clear()
+    cloud.compute.instead[part] = ("403 Forbidden", "text/plain", "")
+    assert check(cloud).findings == ()
+
+
+def test_a_cyborg_without_any_deployable_is_told_once(cloud):
+    """Whatever Placement has is not called left behind: it was Cyborg that lost it."""
+    cloud.stack.report()
+    cloud.cyborg.instead["/v2/deployables"] = ("200 OK", "application/json", '{"deployables": []}')
+    cloud.cyborg.instead["/v2/devices"] = ("200 OK", "application/json", '{"devices": []}')
+    assert told(check(cloud)) == [("agent-never-reported", "Cyborg")]
+
+
+@pytest.mark.parametrize("asked", [None, "compute-1", "renamed"])
+def test_the_root_provider_was_renamed(cloud, asked):
+    cloud.stack.report()
+    root = cloud.stack.placement("GET", f"/resource_providers/{provider(cloud)}")
+    path = f"/resource_providers/{root['root_provider_uuid']}"
+    cloud.stack.placement("PUT", path, {"name": "renamed"})
+    assert told(check(cloud, host=asked)) == [("provider-name-differs", "Cyborg")]
+
+
+@pytest.mark.parametrize("asked", [None, "compute-1", "nova-1"])
+def test_nova_calls_the_host_by_another_name_than_its_hypervisor(cloud, asked):
+    """The provider has the hypervisor's name, as it should; nova-compute has one of its own."""
+    cloud.stack.report()
+    cloud.nova.services[0]["host"] = cloud.nova.hypervisors[0]["service"]["host"] = "nova-1"
+    assert told(check(cloud, host=asked)) == []
+    cloud.nova.services[0]["state"] = "down"
+    assert told(check(cloud, host=asked)) == [("compute-service-down", "Nova")]
 
 
 @pytest.mark.parametrize(
