@@ -19,6 +19,7 @@ Credentials, endpoints, timeouts and retries are those of openstacksdk's own con
 
 import contextlib
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,9 @@ _REMEDY = (
     "Name one of clouds.yaml (in this directory, ~/.config/openstack or /etc/openstack) with "
     "--os-cloud, or set OS_CLOUD or the other OS_* variables"
 )
+
+
+_REACH = "see that this endpoint is right and can be reached from here"
 
 
 class CloudUnusable(ExtDriversError):
@@ -132,7 +136,7 @@ class Cloud:
                     **options,
                 )
         except _asking_errors() as error:
-            raise NotAnswered(service, request, _short(error)) from None
+            raise NotAnswered(service, request, _unreached(error) or _short(error)) from None
 
     def rows(
         self, service: str, path: str, key: str, needs: str, **parameters: object
@@ -235,6 +239,33 @@ def _asking_errors() -> tuple[type[Exception], ...]:
 
     # OSError: requests' own errors and a clouds.yaml that cannot be read; ValueError: an URL.
     return ClientException, SDKException, OSError, ValueError
+
+
+def _unreached(error: Exception) -> str | None:
+    """Return a sentence for people in place of what all layers below say of a lost connection.
+
+    :returns: ``None`` for what is no such error.
+    """
+    from keystoneauth1.exceptions import connection
+
+    if not isinstance(error, connection.ConnectionError):
+        return None
+    found = re.search(r"(https?://)(?:[^\s/@]*@)?([^\s/?#]+)", str(error))
+    where = (found[1] + found[2]).rstrip(":,") if found else "its endpoint"
+    if isinstance(error, connection.ConnectTimeout):
+        return f"{where} does not answer in time; {_REACH}"
+    cause = _cause(error)
+    why = f" ({cause})" if cause else ""
+    if isinstance(error, connection.SSLError):
+        return f"no TLS with {where}{why}; clouds.yaml names the file of an own CA as cacert"
+    return f"nothing answers at {where}{why}; {_REACH}"
+
+
+def _cause(error: BaseException) -> str:
+    """Return what the operating system says, which is the innermost of the errors."""
+    while (below := error.__cause__ or error.__context__) is not None:
+        error = below
+    return (isinstance(error, OSError) and error.strerror) or ""
 
 
 def _rows(

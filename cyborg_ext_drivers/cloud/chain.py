@@ -69,7 +69,8 @@ def check(cloud: Cloud, profile: str | None = None, host: str | None = None) -> 
     reader = Reader(cloud)
     picture = pictures.take(reader)
     if reader.is_dumb(_PARTS):
-        raise CloudUnusable(f"No service of the cloud answers. {reader.unknown[0]}")
+        first = reader.unknown[0]
+        raise CloudUnusable(f"No service of the cloud answers; {first.service}: {first.reason}")
     chain = Chain(reader, picture, host)
     found = [*chain.hosts(), *chain.devices(), *chain.providers()]
     broken = chain.broken

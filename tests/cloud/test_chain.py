@@ -440,8 +440,20 @@ class TestHalfAnswers:
             "    placement_endpoint_override: http://127.0.0.1:1\n"
             "    compute_endpoint_override: http://127.0.0.1:1\n"
         )
-        with pytest.raises(CloudUnusable, match="No service of the cloud answers"):
+        with pytest.raises(CloudUnusable, match="No service of the cloud answers") as caught:
             chain.check(cloud.open())
+        said = str(caught.value)
+        assert "nothing answers at http://127.0.0.1:1 (Connection refused); see that" in said
+        assert len(said) < 180 and "Pool" not in said
+
+    def test_a_service_that_speaks_no_tls(self, cloud):
+        cloud.stack.report()
+        text = cloud.file.read_text()
+        cloud.file.write_text(text.replace(cloud.compute.url, "https" + cloud.compute.url[4:]))
+        checked = check(cloud)
+        assert checked.findings == () and {each.service for each in checked.unknown} == {"Nova"}
+        said = f"no TLS with https{cloud.compute.url[4:]} ("
+        assert all(each.reason.startswith(said) for each in checked.unknown)
 
 
 class TestTextFromOutside:
