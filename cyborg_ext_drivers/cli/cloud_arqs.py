@@ -21,6 +21,7 @@ from cyborg_ext_drivers.cli import cells, clouds
 from cyborg_ext_drivers.cli.looking import BROKEN, GOOD, SKIPPED
 from cyborg_ext_drivers.cloud import requests
 from cyborg_ext_drivers.cloud.requests import Leftover
+from cyborg_ext_drivers.profiles.inventory import many
 
 _SHORT = ("uuid", "verdict", "state", "age", "host", "device", "message")
 _WHOLE = (
@@ -97,15 +98,9 @@ class CloudArqsCommand(clouds.AskingCloud, Lister):
             for row in rows
         ]
 
-    def produce_output(self, parsed_args: Namespace, column_names, data) -> int:
-        """Print the rows; below a table the commands that would delete, and the numbers."""
-        rows = list(data)
-        if parsed_args.formatter != "table":
-            return super().produce_output(parsed_args, column_names, rows)
-        if rows:
-            super().produce_output(parsed_args, column_names, rows)
-        self.app.stdout.write("\n".join(_below(self._looked)) + "\n")
-        return 0
+    def below(self) -> list[str]:
+        """Return the commands that would delete, and the numbers."""
+        return _below(self._looked)
 
 
 def _row(each: Leftover, formatter: str) -> dict[str, Any]:
@@ -133,4 +128,4 @@ def _below(looked: requests.Looked) -> list[str]:
         lines += clouds.sentences(_SERVICE_TOKEN)
     numbers = requests.counted(looked.leftovers)
     said = ", ".join(f"{number} {verdict}" for verdict, number in sorted(numbers.items()))
-    return [*lines, f"{looked.total} accelerator requests: {said or 'none left over'}."]
+    return [*lines, f"{many(looked.total, 'accelerator request')}: {said or 'none left over'}."]

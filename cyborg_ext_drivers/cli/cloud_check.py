@@ -22,6 +22,7 @@ from cyborg_ext_drivers.cli.looking import BROKEN, GOOD, SKIPPED
 from cyborg_ext_drivers.cloud import chain
 from cyborg_ext_drivers.cloud.findings import CloudFinding
 from cyborg_ext_drivers.cloud.records import Unknown
+from cyborg_ext_drivers.profiles.inventory import many
 
 _SHORT = ("code", "project", "subject", "message")
 _COLUMNS = ("code", "severity", "project", "subject", "host", "message", "evidence")
@@ -65,15 +66,9 @@ class CloudCheckCommand(clouds.AskingCloud, Lister):
             for row in rows
         ]
 
-    def produce_output(self, parsed_args: Namespace, column_names, data) -> int:
-        """Print the rows; below a table, what to do and what confirms it."""
-        rows = list(data)
-        if parsed_args.formatter != "table":
-            return super().produce_output(parsed_args, column_names, rows)
-        if rows:
-            super().produce_output(parsed_args, column_names, rows)
-        self.app.stdout.write("\n".join(_below(self._checked)) + "\n")
-        return 0
+    def below(self) -> list[str]:
+        """Return what to do and what confirms it."""
+        return _below(self._checked)
 
 
 def _row(finding: CloudFinding) -> dict[str, Any]:
@@ -112,10 +107,9 @@ def _below(checked: chain.Checked) -> list[str]:
             lines += clouds.command_lines(command)
     broken = sum(each.is_broken for each in checked.findings)
     counted = (
-        f"{checked.devices} devices on {checked.hosts} hosts, {checked.profiles} device profiles, "
-        f"{checked.requests} requests"
+        f"{many(checked.devices, 'device')} on {many(checked.hosts, 'host')}, "
+        f"{many(checked.profiles, 'device profile')}, {many(checked.requests, 'request')} sent"
     )
-    said = f"{broken} broken links" if broken != 1 else "1 broken link"
-    said = said if broken else "No broken link"
-    doubt = f"; {len(checked.unknown)} parts unknown" if checked.unknown else ""
+    said = many(broken, "broken link") if broken else "No broken link"
+    doubt = f"; {many(len(checked.unknown), 'part')} unknown" if checked.unknown else ""
     return [*lines, f"{said}{doubt}: {counted}."]

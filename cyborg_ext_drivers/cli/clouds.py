@@ -50,6 +50,19 @@ class AskingCloud(Reporting):
         options = {key: each for key, each in vars(parsed_args).items() if key in self._options}
         return asking.open_cloud(Namespace(**options), _tell)
 
+    def produce_output(self, parsed_args: Namespace, column_names, data) -> int:
+        """Print the rows; below a table, of which there is none without rows, :meth:`below`."""
+        rows = list(data)
+        if rows or parsed_args.formatter != "table":
+            super().produce_output(parsed_args, column_names, rows)
+        if parsed_args.formatter == "table":
+            self.app.stdout.write("\n".join(self.below()) + "\n")
+        return 0
+
+    def below(self) -> list[str]:
+        """Return the lines below the table."""
+        raise NotImplementedError
+
 
 def named(name: str | None) -> asking.Cloud:
     """Return the cloud of this name in clouds.yaml, that of the environment for ``None``.

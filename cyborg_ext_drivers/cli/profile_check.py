@@ -153,8 +153,8 @@ def _rows(checked: dict[str, Any]) -> list[dict[str, Any]]:
                 "asks_for": _asked(group),
                 "verdict": "ok" if group["devices"] else "nothing",
                 "answer": [
-                    f"{_many(group['accelerators'], 'accelerator')} of "
-                    f"{_many(group['devices'], 'device')}",
+                    f"{inventory.many(group['accelerators'], 'accelerator')} of "
+                    f"{inventory.many(group['devices'], 'device')}",
                     *(hosts[:4] and [f"on {', '.join(hosts[:4])}"]),
                     *more,
                 ]
@@ -173,10 +173,6 @@ def _rows(checked: dict[str, Any]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _asked(group: dict[str, Any]) -> list[str]:

@@ -67,7 +67,7 @@ def check(cloud: Cloud, profile: str | None = None, host: str | None = None) -> 
     :raises CloudUnusable: when none of the services answers anything.
     """
     reader = Reader(cloud)
-    picture = pictures.take(reader)
+    picture = pictures.take_whole(reader)
     if reader.is_dumb(_PARTS):
         first = reader.unknown[0]
         raise CloudUnusable(f"No service of the cloud answers; {first.service}: {first.reason}")

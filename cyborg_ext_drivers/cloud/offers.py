@@ -48,7 +48,7 @@ def offers(cloud: Cloud, named: Iterable[str] = ()) -> tuple[Offer, ...]:
     """
     reader = Reader(cloud)
     named = frozenset(named)
-    picture = _take(reader)
+    picture = pictures.take(reader)
     found = picture.deployables or []
     pictures.ask_who_has(reader, picture, named.union(*(each.traits for each in found)))
     free = _ask_how_much_is_free(reader, picture)
@@ -85,25 +85,6 @@ def profile(cloud: Cloud, name: str) -> Profile:
         near = difflib.get_close_matches(name, sorted(known), 1, 0.5)
         raise UnknownProfile(name, next(iter(near), None))
     return known[name]
-
-
-def _take(reader: Reader) -> Picture:
-    traits = reader.part("traits", reading.names, "traits")
-    classes = reader.part("resource classes", reading.names, "resource_classes")
-    picture = Picture(
-        devices=reader.part("devices", reading.devices),
-        deployables=reader.part("deployables", reading.deployables),
-        profiles=None,
-        requests=None,
-        providers=None,
-        traits=None if traits is None else frozenset(traits),
-        classes=None if classes is None else frozenset(classes),
-        services=None,
-        hypervisors=None,
-        flavors=None,
-    )
-    picture.device_of = pictures._join(picture.devices or (), picture.deployables or ())
-    return picture
 
 
 def _ask_how_much_is_free(reader: Reader, picture: Picture) -> dict[str | None, int]:

@@ -22,18 +22,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from cyborg_ext_drivers.address import InvalidAddress, PciAddress
-from cyborg_ext_drivers.cloud import reading
+from cyborg_ext_drivers.cloud import reading, records
 from cyborg_ext_drivers.cloud.reading import Reader
-from cyborg_ext_drivers.cloud.records import (
-    Deployable,
-    Device,
-    Flavor,
-    Hypervisor,
-    Profile,
-    Provider,
-    Request,
-    Service,
-)
 
 OWNER_CYBORG, OWNER_NOVA = "OWNER_CYBORG", "OWNER_NOVA"
 
@@ -42,24 +32,24 @@ OWNER_CYBORG, OWNER_NOVA = "OWNER_CYBORG", "OWNER_NOVA"
 class Picture:
     """A cloud as it was read; ``None`` for a part that was not answered."""
 
-    devices: list[Device] | None
-    deployables: list[Deployable] | None
-    profiles: list[Profile] | None
-    requests: list[Request] | None
-    providers: Mapping[str, Provider] | None
-    traits: frozenset[str] | None
-    classes: frozenset[str] | None
-    services: list[Service] | None
-    hypervisors: list[Hypervisor] | None
-    flavors: list[Flavor] | None
+    devices: list[records.Device] | None = None
+    deployables: list[records.Deployable] | None = None
+    profiles: list[records.Profile] | None = None
+    requests: list[records.Request] | None = None
+    providers: Mapping[str, records.Provider] | None = None
+    traits: frozenset[str] | None = None
+    classes: frozenset[str] | None = None
+    services: list[records.Service] | None = None
+    hypervisors: list[records.Hypervisor] | None = None
+    flavors: list[records.Flavor] | None = None
     #: Trait to the providers that have it, for the traits that were asked for.
     holders: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     #: ``CLASS:AMOUNT`` to the providers that have so many free.
     free: dict[str, set[str]] = dataclasses.field(default_factory=dict)
-    #: How many deployables have a device; the rest is joined by host only.
-    device_of: dict[str, Device] = dataclasses.field(default_factory=dict)
+    #: The UUID of a deployable to its device; what is not here is joined by its host only.
+    device_of: dict[str, records.Device] = dataclasses.field(default_factory=dict)
 
-    def host_of(self, deployable: Deployable) -> str:
+    def host_of(self, deployable: records.Deployable) -> str:
         """Return the host of a deployable."""
         device = self.device_of.get(deployable.uuid)
         return device.hostname if device else deployable.hostname
@@ -72,22 +62,28 @@ class Picture:
 
 
 def take(reader: Reader) -> Picture:
-    """Read what both commands need of a whole cloud."""
+    """Read what says which devices there are, and what Placement knows by name."""
     traits = reader.part("traits", reading.names, "traits")
     classes = reader.part("resource classes", reading.names, "resource_classes")
     picture = Picture(
         devices=reader.part("devices", reading.devices),
         deployables=reader.part("deployables", reading.deployables),
-        profiles=reader.part("device profiles", reading.profiles),
-        requests=reader.part("accelerator requests", reading.requests),
-        providers=reader.part("resource providers", reading.providers),
         traits=None if traits is None else frozenset(traits),
         classes=None if classes is None else frozenset(classes),
-        services=reader.part("compute services", reading.services),
-        hypervisors=reader.part("hypervisors", reading.hypervisors),
-        flavors=reader.part("flavors", reading.flavors),
     )
     picture.device_of = _join(picture.devices or (), picture.deployables or ())
+    return picture
+
+
+def take_whole(reader: Reader) -> Picture:
+    """Read all that the chain from Cyborg's agent to Nova's flavors consists of."""
+    picture = take(reader)
+    picture.profiles = reader.part("device profiles", reading.profiles)
+    picture.requests = reader.part("accelerator requests", reading.requests)
+    picture.providers = reader.part("resource providers", reading.providers)
+    picture.services = reader.part("compute services", reading.services)
+    picture.hypervisors = reader.part("hypervisors", reading.hypervisors)
+    picture.flavors = reader.part("flavors", reading.flavors)
     return picture
 
 
@@ -124,11 +120,13 @@ def pci_address(name: str) -> PciAddress | None:
         return None
 
 
-def _join(devices: Iterable[Device], deployables: Iterable[Deployable]) -> dict[str, Device]:
-    of_host: dict[str, list[Device]] = defaultdict(list)
+def _join(
+    devices: Iterable[records.Device], deployables: Iterable[records.Deployable]
+) -> dict[str, records.Device]:
+    of_host: dict[str, list[records.Device]] = defaultdict(list)
     for device in devices:
         of_host[device.hostname].append(device)
-    numbers: dict[str, dict[int, list[Deployable]]] = defaultdict(lambda: defaultdict(list))
+    numbers: dict[str, dict[int, list[records.Deployable]]] = defaultdict(lambda: defaultdict(list))
     for deployable in deployables:
         if deployable.device_number is not None:
             numbers[deployable.hostname][deployable.device_number].append(deployable)

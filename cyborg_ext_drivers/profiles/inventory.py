@@ -139,10 +139,11 @@ def devices(offers: Iterable[Offer]) -> int:
 
 def counted(offers: Sequence[Offer]) -> str:
     """Return their number for people: ``12 devices on 4 hosts``."""
-    return f"{_many(devices(offers), 'device')} on {_many(len(hosts(offers)), 'host')}"
+    return f"{many(devices(offers), 'device')} on {many(len(hosts(offers)), 'host')}"
 
 
-def _many(number: int, word: str) -> str:
+def many(number: int, word: str) -> str:
+    """Return a number with its word: ``1 host``, ``4 hosts``."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 

@@ -42,7 +42,7 @@ def test_a_sound_cloud(cloud, diagnose):
     cloud.stack.report()
     cloud.forget()
     code, out, _err = diagnose("cloud", "check", "--os-cloud", "small")
-    assert (code, out.startswith("No broken link: 1 devices on 1 hosts")) == (0, True)
+    assert (code, out.startswith("No broken link: 1 device on 1 host,")) == (0, True)
     code, out, _err = diagnose("cloud", "check", "--host", "compute-1", "--profile", "rackspace")
     assert (code, "profile-unknown" in out) == (1, True)
     assert diagnose("cloud", "arqs")[:2] == (0, "0 accelerator requests: none left over.\n")
