@@ -29,7 +29,7 @@ from cyborg_ext_drivers.cloud import picture as pictures
 from cyborg_ext_drivers.cloud import reading, wishes
 from cyborg_ext_drivers.cloud.asking import Cloud, CloudUnusable
 from cyborg_ext_drivers.cloud.findings import CloudFinding
-from cyborg_ext_drivers.cloud.picture import OWNER_CYBORG, OWNER_NOVA, Picture
+from cyborg_ext_drivers.cloud.picture import NOVAS_PCI, OWNER_CYBORG, OWNER_NOVA, Picture
 from cyborg_ext_drivers.cloud.reading import Reader
 from cyborg_ext_drivers.cloud.records import (
     BINDING,
@@ -96,27 +96,34 @@ class Chain:
         self._hypervisors: dict[str, set[str]] = defaultdict(set)
         for each in picture.hypervisors or ():
             self._hypervisors[each.host].add(each.name)
-        #: The host asked about as Cyborg and nova-compute call it, whichever name was given.
-        self.host = self._called(host)
+        #: The host whose a name is, for names of nova-compute, hypervisors and root providers.
+        self._called = self._names()
+        #: The host asked about as Cyborg calls it, whichever name was given.
+        self.host = self._called.get(host or "", host)
+        self._providers_of: dict[str, set[str]] = defaultdict(set)
+        for each in picture.deployables or ():
+            if each.provider:
+                self._providers_of[picture.host_of(each)].add(each.provider)
         self._misnamed: set[str] = set()
         #: Providers of deployables with a finding of their own.
         self.broken: set[str] = set()
 
-    def _called(self, given: str | None) -> str | None:
-        """Return the host that a hypervisor or a root provider of the name is of."""
-        reporting = {self._picture.host_of(each): each for each in self._picture.deployables or ()}
-        if given is None or given in reporting:
-            return given
-        for name in self._hypervisors.get(given, ()):
-            if name in reporting:
-                return name
-        for host, names in self._hypervisors.items():
-            if given in names and host:
-                return host
+    def _names(self) -> dict[str, str]:
+        """Return for each name that a host goes by what Cyborg calls it."""
+        picture = self._picture
+        reporting = {picture.host_of(each): each for each in picture.deployables or ()}
+        called: dict[str, str] = {}
         for host, each in reporting.items():
-            if self._picture.root_name(each.provider) == given:
-                return host
-        return given
+            root = picture.root_name(each.provider)
+            if root is not None:
+                called[root] = host
+        for service, hypervisors in self._hypervisors.items():
+            names = sorted(hypervisors)
+            host = next(
+                (name for name in (service, *names) if name in reporting), service or names[0]
+            )
+            called |= dict.fromkeys(filter(None, (service, *names)), host)
+        return called | {host: host for host in reporting}
 
     def _concerns(self, *hosts: str | None) -> bool:
         return self.host is None or self.host in hosts
@@ -133,13 +140,12 @@ class Chain:
             for host, deployable in sorted(reported.items()):
                 yield from self._root_of(host, deployable)
         for service in picture.services or ():
-            names = (service.host, *sorted(self._hypervisors.get(service.host, ())))
-            host = next((each for each in names if each in reported), None)
-            if host is None or not self._concerns(host):
+            host = self._called.get(service.host, service.host)
+            if host not in reported or not self._concerns(host):
                 continue
             finding = self._of_service(service, host)
             if finding is not None:
-                self.broken |= self._providers_of(host)
+                self.broken |= self._providers_of[host]
                 yield finding
 
     def _of_service(self, service: Service, host: str) -> CloudFinding | None:
@@ -169,13 +175,6 @@ class Chain:
             commands=(command, "openstack hypervisor list --long"),
             host=host,
         )
-
-    def _providers_of(self, host: str) -> set[str]:
-        return {
-            each.provider
-            for each in self._picture.deployables or ()
-            if each.provider and self._picture.host_of(each) == host
-        }
 
     def _silent_hosts(self, reporting: set[str]) -> Iterator[CloudFinding]:
         """Yield the hosts that should have devices: the one asked about, all when none has any."""
@@ -213,7 +212,7 @@ class Chain:
         self._misnamed.add(host)
         if not self._concerns(host):
             return
-        self.broken |= self._providers_of(host)
+        self.broken |= self._providers_of[host]
         yield self._differs(host, sorted(named)[0], root)
 
     def _differs(self, host: str, hypervisor: str, root: str | None) -> CloudFinding:
@@ -417,14 +416,15 @@ class Chain:
         picture = self._picture
         if picture.providers is None or picture.deployables is None:
             return
-        pictures.ask_who_has(self._reader, picture, (OWNER_CYBORG, OWNER_NOVA))
+        pictures.ask_who_has(self._reader, picture, (OWNER_CYBORG, OWNER_NOVA, NOVAS_PCI))
         ours = {each.provider: each for each in picture.deployables if each.provider}
         yield from self._conflicts(ours)
         yield from self._left_behind(ours)
 
     def _conflicts(self, ours: dict[str, Deployable]) -> Iterator[CloudFinding]:
         picture = self._picture
-        of_nova = picture.holders.get(OWNER_NOVA, set())
+        # Both are Nova's: it has given the second to its PCI devices since it reports them.
+        of_nova = picture.holders.get(OWNER_NOVA, set()) | picture.holders.get(NOVAS_PCI, set())
         by_place: dict[tuple[str | None, object], Provider] = {}
         for uuid in of_nova:
             provider = (picture.providers or {}).get(uuid)
@@ -444,7 +444,10 @@ class Chain:
                 each.name,
                 f"The card {address} of {picture.host_of(each)} is Nova's PCI device and Cyborg's",
                 (OWNER_CYBORG, f"{provider.name} ({uuid})"),
-                (OWNER_NOVA, f"{other.name} ({other.uuid})"),
+                (
+                    OWNER_NOVA if other.uuid in picture.holders.get(OWNER_NOVA, ()) else NOVAS_PCI,
+                    f"{other.name} ({other.uuid})",
+                ),
                 commands=tuple(
                     f"openstack resource provider trait list {each_uuid}"
                     for each_uuid in dict.fromkeys((uuid, other.uuid))
@@ -456,15 +459,16 @@ class Chain:
         picture = self._picture
         providers = picture.providers or {}
         reported = picture.holders.get(OWNER_CYBORG, set()) | ours.keys()
+        known = self._known_to_nova()
         left: dict[tuple[str, bool], list[Provider]] = defaultdict(list)
         for uuid in sorted(reported & providers.keys()):
             provider, root = providers[uuid], picture.root_name(uuid)
             if root is None:
                 continue
             host = picture.host_of(ours[uuid]) if uuid in ours else provider.host
-            if host in self._misnamed or not self._concerns(host, self._called(root)):
+            if host in self._misnamed or not self._concerns(host, self._called.get(root, root)):
                 continue
-            is_gone = self._is_gone(root, host)
+            is_gone = known is not None and root not in known and host not in known
             # With no deployable at all it is Cyborg that lost them, which the hosts' findings say.
             if is_gone or (ours and uuid not in ours):
                 left[root, is_gone].append(provider)
@@ -472,13 +476,12 @@ class Chain:
             self.broken |= {each.uuid for each in found}
             yield self._is_left(root, is_gone, found)
 
-    def _is_gone(self, root: str, host: str) -> bool:
-        """Return whether Nova knows neither hypervisor nor nova-compute of a host."""
+    def _known_to_nova(self) -> set[str] | None:
+        """Return the names of hypervisors and hosts of nova-compute, ``None`` for half of them."""
         picture = self._picture
         if picture.hypervisors is None or picture.services is None:
-            return False
-        known = {each.name for each in picture.hypervisors} | {e.host for e in picture.services}
-        return not known & {root, host}
+            return None
+        return {each.name for each in picture.hypervisors} | {e.host for e in picture.services}
 
     def _is_left(self, root: str, is_gone: bool, left: list[Provider]) -> CloudFinding:
         first = left[0]

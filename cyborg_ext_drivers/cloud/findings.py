@@ -249,8 +249,9 @@ OWNER_CONFLICT = CloudCode(
     NOVA,
     _BLOCKER,
     "The same card belongs to Nova's PCI tracker and to Cyborg",
-    "Nova reports the devices of [pci] device_spec to Placement itself (trait OWNER_NOVA), Cyborg "
-    "with OWNER_CYBORG; the same card can then be given to two instances",
+    "Nova reports the devices of [pci] device_spec to Placement itself where [pci] "
+    "report_in_placement is set (trait COMPUTE_MANAGED_PCI_DEVICE, in some clouds OWNER_NOVA), "
+    "Cyborg with OWNER_CYBORG; the same card can then be given to two instances",
     "Take the card out of [pci] device_spec in the host's nova.conf, or exclude it from Cyborg",
 )
 PROVIDER_LEFT_BEHIND = CloudCode(

@@ -26,6 +26,8 @@ from cyborg_ext_drivers.cloud import reading, records
 from cyborg_ext_drivers.cloud.reading import Reader
 
 OWNER_CYBORG, OWNER_NOVA = "OWNER_CYBORG", "OWNER_NOVA"
+#: What Nova reports of the PCI devices that it gives away (nova.compute.pci_placement_translator).
+NOVAS_PCI = "COMPUTE_MANAGED_PCI_DEVICE"
 
 
 @dataclasses.dataclass(slots=True)

@@ -265,7 +265,8 @@ def test_a_flavor_names_a_profile_that_does_not_exist(cloud):
     assert told(check(cloud)) == [("flavor-profile-unknown", "the flavor")]
 
 
-def test_the_same_card_is_novas_pci_device(cloud):
+@pytest.mark.parametrize("trait", ["COMPUTE_MANAGED_PCI_DEVICE", "OWNER_NOVA"])
+def test_the_same_card_is_novas_pci_device(cloud, trait):
     cloud.stack.report()
     root = cloud.stack.placement("GET", f"/resource_providers/{provider(cloud)}")
     other = str(uuid.uuid4())
@@ -278,9 +279,10 @@ def test_the_same_card_is_novas_pci_device(cloud):
             "parent_provider_uuid": root["root_provider_uuid"],
         },
     )
-    replace_traits(cloud, other, "OWNER_NOVA")
+    replace_traits(cloud, other, trait)
     checked = check(cloud)
     assert told(checked) == [("owner-conflict", "Nova")]
+    assert trait in [each.path for each in checked.findings[0].evidence]
     assert "0000:3b:00.0" in checked.findings[0].message
 
 

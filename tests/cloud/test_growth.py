@@ -15,6 +15,10 @@
 # The imports below stand after the check that they can succeed.
 # ruff: noqa: E402
 
+import json
+import time
+import uuid
+
 import pytest
 
 for _name in ("cyborg", "placement", "openstack"):
@@ -22,11 +26,13 @@ for _name in ("cyborg", "placement", "openstack"):
 
 from cyborg.conf import CONF
 
-from cyborg_ext_drivers.cloud import chain, reading
+from cyborg_ext_drivers.cloud import asking, chain, reading
 from cyborg_ext_drivers.testing.stack import Stack
 from tests.cloud.services import Nova, SmallCloud
 from tests.stack.one_card import ADDRESS, VIRTUAL, OneCard
 
+CARDS = range(8)
+TRAITS = ("OWNER_CYBORG", "CUSTOM_GPU_ACME")
 ANY_GPU = {"resources:PGPU": "1", "trait:CUSTOM_GPU_ACME": "required"}
 
 
@@ -59,7 +65,7 @@ def test_the_number_of_requests_does_not_grow_with_the_devices():
                 checked = chain.check(cloud.open())
                 assert (checked.devices, checked.findings, checked.unknown) == (number, (), ())
                 counted[number] = checked.requests
-    assert counted[1] == counted[12] <= 18
+    assert counted[1] == counted[12] <= 19
 
 
 def test_one_card_of_several_is_broken():
@@ -97,6 +103,65 @@ def test_what_is_free_of_a_card_is_less_than_a_group_asks_for():
         stack.bind([{"resources:VGPU": "1"}] * 2)
         (finding,) = chain.check(cloud.open(), profile="two").findings
         assert finding.code.name == "inventory-used-up"
+
+
+class Large(asking.Cloud):
+    """1,000 hosts with eight cards each: sound, or renamed and without nova-compute."""
+
+    def __init__(self, is_sound):
+        super().__init__(None)
+        self.state = "up" if is_sound else "down"
+        self.root = "" if is_sound else "not-"
+        self.hosts = [f"compute-{number}" for number in range(1000)]
+        self.cards = [(host, f"{host}_0000:{bus:02x}:00.0") for host in self.hosts for bus in CARDS]
+
+    def get(self, service, path, **parameters):
+        self.requests += 1
+        key = path.strip("/").split("/")[-1]
+        key = {"accelerator_requests": "arqs", "os-services": "services"}.get(key, key)
+        key = {"detail": path.split("/")[1].removeprefix("os-")}.get(key, key)
+        found = self.told(key)
+        if parameters.keys() & {"required", "resources"}:
+            found = [row for row in found if row["uuid"] not in self.hosts]
+        return {key: found}
+
+    def told(self, key):
+        named = [
+            (str(uuid.uuid5(uuid.NAMESPACE_DNS, name)), host, name) for host, name in self.cards
+        ]
+        if key == "traits":
+            return list(TRAITS)
+        if key == "resource_classes":
+            return [{"name": "PGPU"}]
+        if key == "devices":
+            return [{"uuid": each, "hostname": host, "type": "GPU"} for each, host, _ in named]
+        if key == "deployables":
+            attributes = json.dumps([{"rc": "PGPU"}, *({f"trait_{t}": t} for t in TRAITS)])
+            fields = {"num_accelerators": 1, "attributes_list": attributes}
+            return [
+                {"uuid": each, "name": name, "rp_uuid": each, "device_id": number, **fields}
+                for number, (each, _, name) in enumerate(named)
+            ]
+        if key == "resource_providers":
+            roots = [
+                {"uuid": h, "name": self.root + h, "root_provider_uuid": h} for h in self.hosts
+            ]
+            return roots + [{"uuid": u, "name": n, "root_provider_uuid": h} for u, h, n in named]
+        if key == "services":
+            return [{"host": h, "state": self.state, "status": "enabled"} for h in self.hosts]
+        if key == "hypervisors":
+            return [{"hypervisor_hostname": h, "service": {"host": h}} for h in self.hosts]
+        return []
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_a_thousand_hosts_with_eight_thousand_devices(is_sound):
+    began = time.monotonic()
+    checked = chain.check(Large(is_sound))
+    assert (checked.hosts, checked.devices, checked.unknown) == (1000, 8000, ())
+    assert checked.requests < 20
+    assert len(checked.findings) == (0 if is_sound else 2000)
+    assert time.monotonic() - began < 30
 
 
 def test_pages_are_followed(cloud):
