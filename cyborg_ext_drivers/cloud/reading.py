@@ -46,7 +46,7 @@ from cyborg_ext_drivers.cloud.records import (
 )
 
 _T = TypeVar("_T")
-#: The property of a flavor that names device profiles (nova.accelerator.cyborg).
+#: The property of a flavor that names its device profile (nova.accelerator.cyborg).
 FLAVOR_PROPERTY = "accel:device_profile"
 
 
@@ -264,16 +264,14 @@ def _service_host(row: Mapping[str, object]) -> str:
 
 
 def flavors(cloud: Cloud) -> list[Flavor]:
-    """Return the flavors that name device profiles, public or not, page by page."""
+    """Return the flavors that name a device profile, public or not, page by page."""
     found = cloud.pages(NOVA, "/flavors/detail", "flavors", "name", is_public="None")
-    return [flavor for row in found if (flavor := _flavor(row)).profiles]
-
-
-def _flavor(row: Mapping[str, object]) -> Flavor:
-    specs = row.get("extra_specs")
-    named = specs.get(FLAVOR_PROPERTY) if isinstance(specs, dict) else None
-    wanted = named.split(",") if isinstance(named, str) else ()
-    return Flavor(_text(row, "name"), tuple(name.strip() for name in wanted if name.strip()))
+    return [
+        Flavor(_text(row, "name"), named)
+        for row in found
+        if isinstance(specs := row.get("extra_specs"), dict)
+        and (named := _optional(specs, FLAVOR_PROPERTY))
+    ]
 
 
 def instances(cloud: Cloud, wanted: Iterable[str]) -> set[str]:

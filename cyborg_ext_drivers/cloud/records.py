@@ -105,10 +105,11 @@ class Profile(NamedTuple):
 
 
 class Flavor(NamedTuple):
-    """A flavor that names device profiles."""
+    """A flavor that names a device profile."""
 
     name: str
-    profiles: tuple[str, ...]
+    #: As it stands there: to Nova it is one name, spaces and commas included.
+    profile: str
 
 
 #: The states of a request whose provider Nova may be about to tell.

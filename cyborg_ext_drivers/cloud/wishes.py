@@ -27,7 +27,7 @@ from cyborg_ext_drivers.cloud.asking import CYBORG
 from cyborg_ext_drivers.cloud.findings import CloudFinding
 from cyborg_ext_drivers.cloud.picture import Picture
 from cyborg_ext_drivers.cloud.reading import Reader
-from cyborg_ext_drivers.cloud.records import Deployable, Profile, Unknown
+from cyborg_ext_drivers.cloud.records import Deployable, Flavor, Profile, Unknown
 from cyborg_ext_drivers.profiles import matching, rules
 from cyborg_ext_drivers.profiles.rules import Group, Level, Problem
 
@@ -53,23 +53,29 @@ def check(
     if name is not None and not wanted:
         yield _unknown(name, known)
     for flavor in picture.flavors or ():
-        for missing in sorted(set(flavor.profiles) - set(known)):
-            if name in (None, missing):
-                yield codes.FLAVOR_UNKNOWN_PROFILE.finding(
-                    flavor.name,
-                    f"The flavor {flavor.name} names the device profile {missing}, which does "
-                    f"not exist{_nearest(missing, known)}",
-                    (reading.FLAVOR_PROPERTY, ",".join(flavor.profiles)),
-                    commands=(
-                        f"openstack flavor show {shlex.quote(flavor.name)} -c properties",
-                        "openstack accelerator device profile list",
-                    ),
-                )
+        if flavor.profile not in known and name in (None, flavor.profile):
+            yield _of_flavor(flavor, known)
     if picture.providers is None or picture.deployables is None:
         return
     wishes = _Wishes(reader, picture, broken, host)
     for profile in wanted:
         yield from wishes.of(profile, is_named=name is not None)
+
+
+def _of_flavor(flavor: Flavor, known: list[str]) -> CloudFinding:
+    hint = _nearest(flavor.profile, known)
+    if {each.strip() for each in flavor.profile.split(",")} <= set(known):
+        hint = "; Nova takes the whole text for the name of one, and a flavor has one"
+    return codes.FLAVOR_UNKNOWN_PROFILE.finding(
+        flavor.name,
+        f"The flavor {flavor.name} names the device profile {flavor.profile}, which does not "
+        f"exist{hint}",
+        (reading.FLAVOR_PROPERTY, flavor.profile),
+        commands=(
+            f"openstack flavor show {shlex.quote(flavor.name)} -c properties",
+            "openstack accelerator device profile list",
+        ),
+    )
 
 
 def _unknown(name: str, known: list[str]) -> CloudFinding:

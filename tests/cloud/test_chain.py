@@ -265,6 +265,19 @@ def test_a_flavor_names_a_profile_that_does_not_exist(cloud):
     assert told(check(cloud)) == [("flavor-profile-unknown", "the flavor")]
 
 
+@pytest.mark.parametrize("named", ["gpu,gpu-2", " gpu"])
+def test_a_flavor_has_one_profile_and_nova_takes_it_word_for_word(cloud, named):
+    cloud.stack.report()
+    for name in ("gpu", "gpu-2"):
+        cloud.stack.create_profile(name, [ANY_GPU])
+    cloud.nova.flavors.append(
+        {"id": "1", "name": "g1", "extra_specs": {"accel:device_profile": named}}
+    )
+    checked = check(cloud)
+    assert told(checked) == [("flavor-profile-unknown", "the flavor")]
+    assert "a flavor has one" in checked.findings[0].message
+
+
 @pytest.mark.parametrize("trait", ["COMPUTE_MANAGED_PCI_DEVICE", "OWNER_NOVA"])
 def test_the_same_card_is_novas_pci_device(cloud, trait):
     cloud.stack.report()
