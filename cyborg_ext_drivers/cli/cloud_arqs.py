@@ -12,7 +12,7 @@
 
 """``cloud arqs``: accelerator requests that hold a device for nobody."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any
 
 from cliff.lister import Lister
@@ -45,6 +45,7 @@ _WIDTHS = {
     "device": 14,
     "message": 22,
 }
+_MOST_SECONDS = 3600
 _SERVICE_TOKEN = (
     "Cyborg lets only a service delete a request that has an instance (HTTP 403): where the "
     "command is refused, send the same DELETE with the header X-Service-Token of a user with the "
@@ -66,7 +67,7 @@ class CloudArqsCommand(clouds.AskingCloud, Lister):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--settle",
-            type=float,
+            type=_seconds,
             default=10.0,
             metavar="SECONDS",
             help="look twice, so far apart, at a request in a state that passes (default: 10)",
@@ -75,7 +76,7 @@ class CloudArqsCommand(clouds.AskingCloud, Lister):
 
     def take_action(self, parsed_args: Namespace):
         """Return the columns and a row per request, and per part that was not answered."""
-        self._looked = looked = requests.look(self.cloud(parsed_args), max(0, parsed_args.settle))
+        self._looked = looked = requests.look(self.cloud(parsed_args), parsed_args.settle)
         verdicts = {each.verdict for each in looked.leftovers}
         is_doubtful = bool(looked.unknown) or requests.UNKNOWN in verdicts
         self.exit_code = BROKEN if is_doubtful else GOOD
@@ -101,6 +102,16 @@ class CloudArqsCommand(clouds.AskingCloud, Lister):
     def below(self) -> list[str]:
         """Return the commands that would delete, and the numbers."""
         return _below(self._looked)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds from 0 to {_MOST_SECONDS}")
+    return seconds
 
 
 def _row(each: Leftover, formatter: str) -> dict[str, Any]:

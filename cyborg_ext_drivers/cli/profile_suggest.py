@@ -45,6 +45,14 @@ class LibraryThere(ExtDriversError):
         return f"{self.args[0]} is there already, perhaps reviewed; name another file, or remove it"
 
 
+class LibraryUnwritable(ExtDriversError):
+    """The library cannot be written where it should be."""
+
+    def __str__(self) -> str:
+        file, error = self.args
+        return f"the library {file} cannot be written: {error.strerror or error}"
+
+
 class ProfileSuggestCommand(Profiling, Lister):
     """Suggest a device profile for each kind of card that the host, or a whole cloud, reports.
 
@@ -190,3 +198,5 @@ def _write(file: str, made: list[Profile]) -> None:
             opened.write(text)
     except FileExistsError:
         raise LibraryThere(file) from None
+    except OSError as error:
+        raise LibraryUnwritable(file, error) from None

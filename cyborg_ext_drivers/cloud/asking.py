@@ -72,8 +72,6 @@ class NotAnswered(ExtDriversError):
         self.reason = reason
         #: The HTTP status, ``None`` when there was no answer at all.
         self.status = status
-        #: Whether the service itself said something with an HTTP error.
-        self.is_explained = status is not None and ": " in reason
         super().__init__(service, request, reason, status)
 
     def __str__(self) -> str:

@@ -289,8 +289,8 @@ def is_instance(cloud: Cloud, uuid: str) -> bool:
     try:
         cloud.get(NOVA, f"/servers/{uuid}")
     except NotAnswered as error:
-        # Nova says which it has not; a proxy in its place, or a wrong endpoint, says nothing.
-        if error.status == 404 and error.is_explained:
+        # Nova says which it has not; a proxy in its place, or a wrong endpoint, does not.
+        if error.status == 404 and f"Instance {uuid}" in error.reason:
             return False
         raise
     return True

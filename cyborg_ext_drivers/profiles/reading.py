@@ -174,7 +174,7 @@ def _wrapped(value: Mapping) -> Draft:
     name = value.get("name") if isinstance(value.get("name"), str) else "NAME"
     remedy = (
         f"Run: openstack accelerator device profile create {shlex.quote(name)} "
-        f"{groups_text(draft.groups)}"
+        f"{groups_text(draft.groups) if draft.groups else 'GROUPS'}"
     )
     problem = _problem("groups-in-an-object", message, remedy)
     given = value.get("name")

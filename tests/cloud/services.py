@@ -130,7 +130,9 @@ class Nova:
         name = path.removeprefix("/servers/")
         if name in self.servers:
             return "200 OK", {"server": {"id": name}}
-        return "404 Not Found", {"itemNotFound": {"code": 404, "message": "not found"}}
+        # In Nova's words (nova.exception.InstanceNotFound).
+        message = f"Instance {name} could not be found."
+        return "404 Not Found", {"itemNotFound": {"code": 404, "message": message}}
 
     @staticmethod
     def _page(key, rows, asked):

@@ -151,6 +151,12 @@ def test_without_openstacksdk(tmp_path):
     assert run("profile", "suggest", "--fake", "two-t4").returncode == 0
 
 
+@pytest.mark.parametrize("given", ["-1", "inf", "nan", "soon"])
+def test_a_time_to_settle_that_is_none(given, diagnose):
+    code, _out, err = diagnose("cloud", "arqs", f"--settle={given}")
+    assert code == 2 and "no number of seconds from 0 to 3600" in err
+
+
 def test_each_code_is_in_the_manual():
     manual = (SCHEMAS.parent / "cloud.rst").read_text()
     for code in findings.CODES:

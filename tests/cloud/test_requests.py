@@ -95,6 +95,14 @@ def test_when_nova_cannot_be_asked_nothing_is_an_orphan(cloud, bound, path, stat
     assert [each.service for each in looked.unknown] == ["Nova"]
 
 
+def test_a_gateway_that_knows_no_such_route_says_nothing_of_an_instance(cloud, bound):
+    cloud.nova.servers.clear()
+    text = '{"message": "no Route matched with those values"}'
+    answer = ("404 Not Found", "application/json", text)
+    cloud.compute.instead[f"/servers/{bound.instance}"] = answer
+    assert verdicts(look(cloud)) == ["unknown"]
+
+
 def test_an_instance_that_is_missing_from_the_list_alone_lives(cloud, bound):
     """Nova leaves out what is in a cell that is down, and what came since the first page."""
     cloud.compute.instead["/servers"] = ("200 OK", "application/json", '{"servers": []}')

@@ -54,6 +54,11 @@ def codes(answer):
             ["groups-in-an-object"],
             'device profile create t4 \'[{"resources:PGPU": "1"}]\'',
         ),
+        (
+            '{"name": "t4", "groups": []}',
+            ["groups-in-an-object", "groups-missing"],
+            "device profile create t4 GROUPS",
+        ),
         ('{"resources:PGPU": "1"}', ["groups-not-a-list"], "in brackets"),
         ("[{'resources:PGPU': '1'}]", ["not-json"], '[{"resources:PGPU": "1"}]'),
         ("- resources:PGPU: '1'\n- {}", ["not-json", "nothing-asked"], "no JSON"),

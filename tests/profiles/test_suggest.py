@@ -87,6 +87,12 @@ def test_a_library_is_read_again_and_never_written_over(diagnose, tmp_path):
     assert code == 2 and "perhaps reviewed" in said and library.read_bytes() == before
 
 
+def test_a_library_that_cannot_be_written(diagnose, tmp_path):
+    library = tmp_path / "missing" / "library.yaml"
+    code, _, said = diagnose("profile", "suggest", "--library", library, "--fake", "two-t4")
+    assert code == 2 and f"{library} cannot be written: No such file" in said
+
+
 def test_a_host_without_accelerators(diagnose):
     code, out, _ = diagnose("profile", "suggest", "--fake", "no-accelerators")
     assert code == 1 and "Nothing is reported" in out
