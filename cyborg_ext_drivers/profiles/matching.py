@@ -134,9 +134,21 @@ def _answers(groups: Iterable[Group], found: Inventory) -> tuple[GroupAnswer, ..
 def _answer(group: Group, found: Inventory) -> GroupAnswer:
     offers = tuple(offer for offer in found.offers if satisfies(offer, group))
     problems = tuple(_unknown_traits(group, found))
-    if not offers and group.resources and not any(p.level is Level.FAILS for p in problems):
+    is_told = any(each.level is Level.FAILS for each in problems)
+    if not offers and group.resources and not is_told:
         problems = (*problems, _why_not(group, found))
+    elif is_told and found.offers and not group.resources.keys() & set(found.resource_classes):
+        # Told at once with the traits: else it comes up when these are mended.
+        problems = (*problems, _why_not(_meant(group, found), found))
     return GroupAnswer(group, offers, problems)
+
+
+def _meant(group: Group, found: Inventory) -> Group:
+    """Return a group with the nearest reported traits in place of those that it asks for."""
+    near = [each for trait in group.required for each in nearest(trait, found)[:1]]
+    together = group._replace(required=tuple(dict.fromkeys(near)), forbidden=())
+    is_one = any(_has_traits(each, together) for each in found.offers)
+    return together if is_one else together._replace(required=())
 
 
 def _unknown_traits(group: Group, found: Inventory) -> Iterable[Problem]:
@@ -186,11 +198,15 @@ def _why_not(group: Group, found: Inventory) -> Problem:
         return Problem("nothing-reported", Level.FAILS, number, message, _LOOK)
     if not with_traits:
         message = f"No device has all of {_traits(group)} at once"
+        if not group.required:
+            message = f"Each device has a trait that is forbidden: {', '.join(group.forbidden)}"
         parts = "; ".join(
             f"{trait}: {inventory.counted(found.with_trait(trait))}" for trait in group.required
         )
         message = f"{message} ({parts})" if parts else message
         remedy = "Ask for fewer traits, or write one group for each device"
+        if not group.required:
+            remedy = "Forbid less"
         return Problem("traits-not-together", Level.FAILS, number, message, remedy)
     of_class = [each for each in with_traits if each.resource_class in group.resources]
     if not of_class:

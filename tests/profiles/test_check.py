@@ -75,6 +75,16 @@ def codes(answer):
             ["class-not-reported"],
             "Write resources:PGPU",
         ),
+        (
+            '[{"resources:GPU": "1", "trait:CUSTOM_GPU_T4": "required"}]',
+            ["trait-not-reported", "class-not-reported"],
+            "Write resources:PGPU",
+        ),
+        (
+            '[{"resources:PGPU": "1", "trait:CUSTOM_GPU_NVIDIA": "forbidden"}]',
+            ["traits-not-together"],
+            "Each device has a trait that is forbidden",
+        ),
         ('[{"resources:PGPU": "2"}]', ["too-many-of-one-device"], "Write 2 groups"),
         ('[{"resources:PGPU": 1}]', ["count-spelling"], '"resources:PGPU": "1"'),
         (
