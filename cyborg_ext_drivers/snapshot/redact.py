@@ -34,6 +34,7 @@ from typing import Any
 
 from cyborg_ext_drivers.host.kernel import COMMAND_LINE
 from cyborg_ext_drivers.host.nvml import NvmlAnswer
+from cyborg_ext_drivers.snapshot import _operators_words
 from cyborg_ext_drivers.snapshot.archive import Snapshot
 from cyborg_ext_drivers.snapshot.captured import Captured, File, Link
 
@@ -54,13 +55,23 @@ _IPV4 = re.compile(r"(?<![0-9A-Za-z.])(?:\d{1,3}\.){3}\d{1,3}(?![0-9A-Za-z]|\.\d
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:])")
 _SECRET = re.compile(
     r"([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key)"
-    r"[\w.-]*[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})((?<=[\"'])[^\"'\\\n]+|[^\s\"'\\,;}]+)",
+    r"[\w.-]*[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})"
+    # A comma within it is part of it, one after it is not.
+    r"((?<=[\"'])[^\"'\\\n]+|[^\s\"'\\,;}]+(?:,+[^\s\"'\\,;}]+)*)",
     re.IGNORECASE,
 )
-_IN_URL = re.compile(r"(://)[^/\s:@\"']+:[^/\s@\"']+(?=@)")
+# Schemes of HTTP's Authorization, and what follows them (RFC 9110).
+_AUTHORIZATION = re.compile(
+    r"((?:proxy-)?authorization[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})[^\n\"'\\]+"
+    r"|(\b(?:bearer|basic)\s+)(?=[a-z+/=._~-]*[0-9+/=._~])[\w+/=.~-]{8,}",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(r"(://)[^/\s@\"']+(?=@)")
 _HOME = re.compile(r"(/home/)([^/\s\"':]+)")
 _SERIAL_IN_TEXT = re.compile(
-    r"(serial(?:[_ -]?(?:number|no))?[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})([^\s\"'\\,;}]+)",
+    r"((?:serial(?:[_ -]?(?:number|num|no|nr))?"
+    r"|(?<![a-z0-9])(?:s/n|sn|asset[_ -]?tag|service[_ -]?tag))"
+    r"\.?[\"'\\]{0,2}\s*[:=#]+\s*[\"'\\]{0,2})([^\s\"'\\,;}]+)",
     re.IGNORECASE,
 )
 # What these say is the same on every card with the same design.
@@ -73,7 +84,50 @@ _SERIAL_FILES = re.compile(
 )
 _FABRIC = "fabricmanager.cfg"
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
-_PLAIN_FLAG = re.compile(r"[a-z][a-z_.-]{0,30}")
+#: Words without a value, of the kernel, systemd and dracut; others may be anybody's.
+_FLAGS = frozenset(
+    (
+        *("ro", "rw", "quiet", "splash", "nomodeset", "nointremap", "nosmt", "noapic", "nolapic"),
+        *("nopti", "nokaslr", "kaslr", "nopat", "nosmep", "nosmap", "novmcoredd", "noresume"),
+        *("rhgb", "debug", "verbose", "single", "emergency", "rescue", "nox2apic", "nox2apic_phys"),
+        *(
+            "nowatchdog",
+            "nmi_watchdog",
+            "nosoftlockup",
+            "notsc",
+            "skew_tick",
+            "rd.shell",
+            "rd.break",
+        ),
+        *("ignore_loglevel", "no_console_suspend", "threadirqs", "rootwait", "textonly", "nospec"),
+        *("noefi", "noibrs", "noibpb", "nospectre_v1", "nospectre_v2", "nofb", "vga", "showopts"),
+        *("no_timer_check", "earlyprintk", "earlycon", "norandmaps", "nohpet", "noirqbalance"),
+    )
+)
+#: Words whose values go and whose names tell nothing of anybody.
+_OF_OTHERS = re.compile(
+    r"(?:rd|systemd|ip|ds|cloud-init|net|luks|ima|audit|selinux|apparmor|security|fips)"
+    r"(?:[._-]\w+){0,4}"
+    r"|root\w*|BOOT_IMAGE|BOOTIF|initrd|init|resume\w*|hostname|host|ifname|vlan|bond|team|bridge"
+    r"|nameserver|nfs\w*|netroot|iscsi\w*|cryptdevice|crypto|keymap|lang|locale\w*|LANG|inst\.\w+"
+    r"|ks|kickstart|url|autoinstall|loglevel|panic|maxcpus|tsc|clocksource|biosdevname|vga|fsck\.\w+"
+    r"|net\.ifnames|api_token|password|ostree|zfs|boot|rootfstype|rootflags|cgroup\w*|printk\.\w+"
+)
+#: What a driver's folder below a card holds; names in it are its maker's and the operator's.
+_OF_VENDORS = re.compile(
+    r"(?<=\d)/(?:nvidia|vfio-dev|tsm|fpga_region|fpga|fpga_manager|rom\.[^/]+)/.*", re.DOTALL
+)
+_LINE_OF_UEVENT = re.compile(r"^([A-Za-z_]\w*)=([^\n]*)$", re.MULTILINE)
+_KEYS_OF_UEVENT = re.compile(
+    r"DRIVER|PCI_\w+|MODALIAS|OF_\w+|MAJOR|MINOR|DEVNAME|DEVTYPE|SUBSYSTEM|MDEV_TYPE\w*|IOMMU\w*"
+)
+# What nobody asks for; NVIDIA's own names of types are in the others.
+_OTHERS_OF_NVIDIA = re.compile(r"\d/nvidia/(?!(?:current|creatable)_vgpu_types?$)")
+_PARAMETERS = re.compile(r"/sys/module/[^/]+/parameters/")
+# Numbers, switches, ids, addresses, one of several words; no names and no texts.
+_PLAIN_VALUE = re.compile(
+    r"[YN]|\(null\)|none|null|[-+0-9a-fA-FxX:.,;*/ \n]+|(?:\[?[a-z_]{1,16}\]?\s*){1,6}"
+)
 #: Words of the kernel's command line that say something about attaching devices.
 _OF_DEVICES = re.compile(
     r"\w*iommu\w*(?:\.\w+)?|vfio\w*(?:[.-]\w+){0,2}|pcie?\w*(?:\.\w+)?|nvidia\w*\.\w+|nouveau\.\w+"
@@ -109,6 +163,10 @@ class Redactor:
         for name in names:
             if len(name) > 2 and name.lower() != "localhost":
                 self._names.setdefault(name.lower(), f"{HOST}-{len(self._names) + 1}")
+        for name in [hostname, *names]:
+            domain = name.lower().partition(".")[2]
+            if "." in domain and not domain.replace(".", "").isdecimal():
+                self._names.setdefault(domain, f"{HOST}-domain")
         for name, other in list(self._names.items()):
             # As device mapper writes a hyphen within the name of a volume group.
             self._names.setdefault(name.replace("-", "--"), other)
@@ -127,6 +185,8 @@ class Redactor:
             re.IGNORECASE,
         )
         self._words: set[str] = set()
+        self._vocabulary: frozenset[str] = frozenset()
+        self._name_in_path: re.Pattern | None = None
 
     def learn_words(self, words: Iterable[str]) -> None:
         """Learn what options and state files say; a host may be called as one of these words.
@@ -162,6 +222,13 @@ class Redactor:
         if len(plain) >= 5 and not re.fullmatch(r"[0x.\-]*", plain):
             self._serials.setdefault(plain, f"redacted-serial-{len(self._serials) + 1}")
 
+    def word(self, text: str) -> str:
+        """Return what stands for a text of the operator's that nothing depends on."""
+        if re.fullmatch(r"redacted(?:-\w+)*", text):
+            return text
+        self.count("text of the operator's")
+        return self._other("text", text)
+
     def at(self, place: str) -> None:
         """Note where the next texts stand."""
         self._place = place
@@ -186,15 +253,37 @@ class Redactor:
         places = self._found[kind]
         places[self._place] = places.get(self._place, 0) + 1
 
+    def learn_paths(self, paths: Iterable[str]) -> None:
+        """Learn which paths there are: a host may be called as the kernel calls something."""
+        self._vocabulary = frozenset(
+            part.lower() for path in paths for part in _OF_VENDORS.sub("", path).split("/")
+        )
+        named = [
+            name
+            for name in self._names
+            # A word alone is a kernel's or a driver's as well.
+            if re.search(r"[0-9.-]", name) and len(name) > 4 and name not in self._vocabulary
+        ]
+        self._name_in_path = re.compile(
+            r"(?<![A-Za-z0-9])(?:"
+            + "|".join(sorted(map(re.escape, named), key=len, reverse=True) or ["(?!)"])
+            + r")(?![A-Za-z0-9])",
+            re.IGNORECASE,
+        )
+
     def path(self, path: str) -> str:
-        """Return a path, or what a link says, without UUIDs and serial numbers."""
-        return self._literal_serials(self._uuid(path))
+        """Return a path, or what a link says, without UUIDs, serial numbers and host names."""
+        path = self._literal_serials(self._uuid(path))
+        if self._name_in_path is None:
+            return path
+        return self._sub(self._name_in_path, "host name", path, lambda m: self._names[m[0].lower()])
 
     def text(
         self, text: str, with_names: bool = True, with_uuids: bool = True, with_ips: bool = True
     ) -> str:
         """Return a text without what is secret."""
         text = self._sub(_SECRET, "secret", text, lambda m: m[1] + _REDACTED)
+        text = self._sub(_AUTHORIZATION, "secret", text, lambda m: (m[1] or m[2]) + _REDACTED)
         text = self._sub(_IN_URL, "secret", text, lambda m: f"{m[1]}{_REDACTED}:{_REDACTED}")
         text = self._sub(_HOME, "user name", text, lambda m: m[1] + self._other("user", m[2]))
         text = self._sub(
@@ -214,7 +303,7 @@ class Redactor:
             text = self._sub(self._name, "host name", text, self._name_in_text)
         return text
 
-    def content(self, path: str, data: bytes, vocabulary: frozenset[str]) -> bytes:
+    def content(self, path: str, data: bytes) -> bytes:
         """Return what a file of the host holds without what is secret."""
         self.at(path)
         name = path.rpartition("/")[2]
@@ -229,18 +318,29 @@ class Redactor:
             text = self.command_line(text)
         elif name == _FABRIC:
             text = self._only_modes(text)
+        elif name == "uevent":
+            text = _LINE_OF_UEVENT.sub(self._line_of_uevent, text)
+        elif name == "label" or _PARAMETERS.match(path) or _OTHERS_OF_NVIDIA.search(path):
+            plain = text.strip()
+            if plain and not _PLAIN_VALUE.fullmatch(plain):
+                text = text.replace(plain, self.word(plain))
         elif name in _PLAIN_ATTRIBUTES:
             return data
         redacted = self.text(
             text,
             # A host whose name is a word of the kernel's is not found by it here.
-            with_names=path.startswith("/proc/cmdline") or not self._names.keys() & vocabulary,
+            with_names=path.startswith("/proc/cmdline")
+            or not self._names.keys() & self._vocabulary,
             with_uuids=not _OF_DESIGNS.fullmatch(path),
             with_ips=not _VERSIONS.fullmatch(path),
         )
         made = redacted.encode("utf-8", "surrogateescape")
         # What was no text is none afterwards either.
         return made if not odd or _no_text(made) else odd + made
+
+    def _line_of_uevent(self, match: re.Match) -> str:
+        is_known = _KEYS_OF_UEVENT.fullmatch(match[1]) or not match[2]
+        return match[0] if is_known else f"{match[1]}={self.word(match[2])}"
 
     def command_line(self, text: str) -> str:
         """Return a command line with the values of those words only that concern devices."""
@@ -250,10 +350,10 @@ class Redactor:
             harmless = _HARMLESS.get(name)
             if harmless and harmless.fullmatch(_value):
                 return match[0]
-            if _OF_DEVICES.fullmatch(name) or (not equals and _PLAIN_FLAG.fullmatch(name)):
+            if _OF_DEVICES.fullmatch(name) or (not equals and name in _FLAGS):
                 return match[0]
             self.count("word of the kernel's command line")
-            known = name if re.fullmatch(r"[A-Za-z][\w.-]{0,40}", name) and equals else _REDACTED
+            known = name if _OF_OTHERS.fullmatch(name) else _REDACTED
             return f"{known}={_REDACTED}" if equals else known
 
         before, dashes, _after = text.partition(" -- ")
@@ -366,20 +466,28 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
     others = [each["host"] for each in state.values() if isinstance(each.get("host"), str)]
     redactor = Redactor(hostname, [*names, *others], salt)
     captured = snapshot.captured
+    redactor.learn_paths(path for path, _ in captured.walk())
     redactor.learn_uuids(_texts(snapshot))
     for serial in _serials(snapshot):
         redactor.learn_serial(serial)
     made = _redacted_captured(captured, redactor)
     redactor.at("nvml.json")
     made.nvml_answer = _redacted_nvml(captured.nvml_answer, redactor)
-    made.udev_names = captured.udev_names
+    redactor.at("udev.json")
+    made.udev_names = {
+        address: tuple(name and redactor.text(name, with_ips=False) for name in each)
+        for address, each in captured.udev_names.items()
+    }
     catalog, kept = {}, {}
     redactor.learn_words((*_words(_of_options(snapshot.options)), *_words(state)))
     redactor.at("options.json")
-    options = redactor.json(dict(snapshot.options))
+    options = redactor.json(_without_tags(snapshot.options, redactor))
     for number, (_, data) in enumerate(sorted(snapshot.catalog.items())):
         redactor.at(f"catalog/{number + 1:03d}.yaml")
-        catalog[f"{number + 1:03d}.yaml"] = _redacted_yaml(data, redactor)
+        made_of_it = _operators_words.catalogue(data, redactor.word, redactor.text)
+        if made_of_it != data:
+            redactor.count("comment")
+        catalog[f"{number + 1:03d}.yaml"] = made_of_it
     for name, document in state.items():
         redactor.at("state")
         driver, dot, host = name.removesuffix(".json").partition(".")
@@ -459,12 +567,10 @@ def _serials(snapshot: Snapshot) -> Iterable[str]:
 
 def _redacted_captured(captured: Captured, redactor: Redactor) -> Captured:
     made = Captured(captured.is_live)
-    nodes = list(captured.walk())
-    vocabulary = frozenset(part.lower() for path, _ in nodes for part in path.split("/"))
-    for path, node in nodes:
+    for path, node in captured.walk():
         redactor.at(path if redactor.path(path) == path else path.rpartition("/")[0])
         if isinstance(node, File):
-            node = File(redactor.content(path, node.data, vocabulary))
+            node = File(redactor.content(path, node.data))
         elif isinstance(node, Link):
             node = Link(redactor.path(node.target))
         if path == "/":
@@ -502,12 +608,11 @@ def _redacted_nvml(answer: NvmlAnswer | None, redactor: Redactor) -> NvmlAnswer 
     )
 
 
-def _redacted_yaml(data: bytes, redactor: Redactor) -> bytes:
-    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    kept = [re.sub(r"(^|\s)#.*", r"\1", line.rstrip("\r\n")) for line in lines]
-    if [line.rstrip("\r\n") for line in lines] != kept:
-        redactor.count("comment")
-    return redactor.text("\n".join(kept) + "\n").encode("utf-8", "surrogateescape")
+def _without_tags(options: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
+    made = dict(options)
+    for name in ("cyborg_device_specs", "nova_device_specs"):
+        made[name] = [_operators_words.spec(each, redactor.word) for each in options[name]]
+    return made
 
 
 def _redacted_state(value: Any, redactor: Redactor) -> Any:

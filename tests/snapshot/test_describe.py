@@ -90,8 +90,11 @@ def test_a_snapshot_is_described_as_its_host_is(name, run, tmp_path):
     with FakeHost.named(name) as fake:
         assert run("snapshot", "save", "--host-root", fake.root, tmp_path / "it.tar.gz")[0] == 0
         host = run("snapshot", "describe", "--host-root", fake.root, "--name", "it")
-    assert run("snapshot", "describe", tmp_path / "it.tar.gz") == host
-    assert host[0] == 0
+    code, text, complaints = host
+    # Who else has a network of that name is no matter of a card's.
+    text = text.replace('"physnet1"', '"redacted-text-1"')
+    assert run("snapshot", "describe", tmp_path / "it.tar.gz") == (code, text, complaints)
+    assert code == 0
 
 
 def test_one_host_is_described_at_a_time(run, tmp_path):

@@ -15,15 +15,18 @@
 
 import gzip
 import json
+import re
 import socket
 
 import pytest
 
+from cyborg_ext_drivers.checks import device_spec
+from cyborg_ext_drivers.checks.device_spec import InvalidDeviceSpec
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.options import Options
 from cyborg_ext_drivers.report.ledger import Ledger
 from cyborg_ext_drivers.report.state import StateFile
-from cyborg_ext_drivers.snapshot import archive
+from cyborg_ext_drivers.snapshot import _operators_words, archive
 from cyborg_ext_drivers.snapshot.redact import Redactor
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost
@@ -159,7 +162,7 @@ def test_no_secret_is_in_the_file(seeded, diagnose, tmp_path):
     assert code == 0 and _found((out + err).encode()) == set()
     shown = json.loads(out)
     kinds = {each["kind"] for each in shown["redactions"]}
-    assert {"UUID", "serial number", "host name", "MAC address", "comment"} <= kinds
+    assert {"UUID", "serial number", "host name", "text of the operator's", "comment"} <= kinds
     assert shown["host"] == "redacted-host" and not shown["raw"]
 
 
@@ -377,3 +380,170 @@ def test_a_word_of_a_trait_hides_no_other_name():
     assert redactor.text("node7-ipmi") == "redacted-host-2"
     assert redactor.text("node7_0000:3b:00.0") == "redacted-host_0000:3b:00.0"
     assert redactor.text("CUSTOM_NODE7") == "CUSTOM_NODE7"
+
+
+#: Texts of which nothing says that they are secret, each in a place of its own.
+PRIVATE = {
+    "network of a device_spec": "acme-tenant-net",
+    "tag of Nova that nobody knows": "zebra-tag",
+    "its value": "zebra-value",
+    "interface": "enp59s0acme",
+    "value of a refused device_spec": "zebra-refused",
+    "list of a device_spec": "zebra-list",
+    "network in cyborg.conf": "cyborg-tenant-net",
+    "source of the catalogue": "wiki.acme.example",
+    "name of the source": "acmewiki",
+    "comment": "zebra-comment",
+    "file of the catalogue": "zebra-file",
+    "key of a refused catalogue": "zebrakey",
+    "value of a refused catalogue": "zebra-name",
+    "text of a catalogue that is no YAML": "zebra-broken",
+    "serial number in a text": "ZBR123456",
+    "token with a comma": "zebra-tok-one",
+    "the rest of it": "zebra-tok-two",
+    "header": "zebra-bearer",
+    "user of a URL": "zebra-user",
+    "server of cloud-init": "seed.acme",
+    "host of systemd": "zebra-systemd",
+    "flag of the command line": "zebraflag",
+    "name of a word of the command line": "zebrakeyword",
+    "parameter of a module": "ZebraRegistry",
+    "label": "zebra label",
+    "line of a uevent": "zebra-uevent",
+    "domain": "corp.example",
+    "name in a vendor's folder": "gpu-rack7-node3",
+}
+SPECS = """[pci]
+device_spec = {"vendor_id": "10de", "product_id": "1eb8", "physical_network": "acme-tenant-net"}
+device_spec = {"address": "0000:d8:*", "zebra-tag": "zebra-value", "managed": "no"}
+device_spec = {"devname": "enp59s0acme"}
+device_spec = {'vendor_id': 'zebra-refused'}
+device_spec = [{"vendor_id": "8086", "traits": "CUSTOM_A, CUSTOM_B", "x": ["zebra-list"]}]
+"""
+CATALOGS = {
+    "zebra-file": """# zebra-comment
+sources: {acmewiki: "https://wiki.acme.example/gpus"}   # zebra-comment
+devices:
+  - {id: "10de:1eb8", kind: GPU, name: "Tesla T4, ours", model: T4}  # acmewiki
+""",
+    "refused": 'devices:\n  - {id: "10de:1eb9", kind: GPU, name: zebra-name, zebrakey: 1}\n',
+    "broken": "devices: [zebra-broken\n",
+}
+LABEL = (
+    "zebra label S/N: ZBR123456 token=zebra-tok-one,zebra-tok-two Authorization: Bearer "
+    "zebra-bearer http://zebra-user@wiki.acme.example/"
+)
+
+
+@pytest.fixture
+def private(monkeypatch):
+    """A host with texts of its operator's wherever there may be some."""
+    monkeypatch.setattr(socket, "gethostname", lambda: HOST)
+    with FakeHost.named("two-t4") as fake:
+        fake.write_file(
+            "/etc/cyborg/cyborg.conf",
+            f"[DEFAULT]\nhost = {HOST}\n[agent]\nenabled_drivers = ext_nvidia_gpu_driver,"
+            'pci_driver\n[pci]\npassthrough_whitelist = {"vendor_id": "10de", '
+            '"physical_network": "cyborg-tenant-net"}\n',
+        )
+        fake.write_file("/etc/nova/nova.conf", SPECS)
+        for name, text in CATALOGS.items():
+            fake.write_file(f"/etc/cyborg/ext_catalog.d/{name}.yaml", text)
+        fake.set_command_line(
+            "ro intel_iommu=on zebraflag zebrakeyword=1 systemd.hostname=zebra-systemd "
+            "ds=nocloud;s=http://seed.acme/ quiet"
+        )
+        fake.write_file("/sys/module/nvidia/parameters/NVreg_RegistryDwords", "ZebraRegistry=1\n")
+        fake.write_file("/sys/module/vfio_pci/parameters/disable_denylist", "Y\n")
+        fake.set_attribute(CARD, "label", LABEL)
+        uevent = fake.path(f"/sys/bus/pci/devices/{CARD}/uevent").read_text()
+        fake.set_attribute(CARD, "uevent", f"{uevent}OWNER=zebra-uevent\n")
+        fake.write_file(f"/sys/bus/pci/devices/{CARD}/nvidia/gpu-rack7-node3/name", LABEL)
+        yield fake
+
+
+def test_texts_of_the_operator_are_nowhere_in_the_file(private, diagnose, tmp_path):
+    snapshot, data = _saved(diagnose, private.root, tmp_path / "host.tar.gz")
+    lower = data.lower()
+    assert {what for what, text in PRIVATE.items() if text.lower().encode() in lower} == set()
+    nodes = snapshot.captured.nodes
+    assert nodes["/proc/cmdline"].data.split()[:2] == [b"ro", b"intel_iommu=on"]
+    assert nodes["/sys/module/vfio_pci/parameters/disable_denylist"].data == b"Y\n"
+    places = {place for each in snapshot.manifest["redactions"] for place in each["places"]}
+    assert {"options.json", "catalog/003.yaml"} <= places
+    stands = set(re.findall(r"redacted-text-\d+", str(snapshot.options)))
+    assert len(stands) == 8
+
+
+def test_what_is_said_of_the_host_is_the_same_but_for_those_texts(private, diagnose, tmp_path):
+    path = tmp_path / "host.tar.gz"
+    _saved(diagnose, private.root, path)
+    for command in (("host", "--long"), ("traits",), ("device", CARD)):
+        there, here = (
+            diagnose(*command, "-f", "json", *given)
+            for given in (("--host-root", private.root), ("--snapshot", path))
+        )
+        assert (here[0], _plain(json.loads(here[1]))) == (there[0], _plain(json.loads(there[1])))
+    assert "Tesla T4, ours" in diagnose("device", CARD, "--snapshot", path)[1]
+
+
+def _plain(value):
+    """Return an answer without the host's name and the values of device_spec."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        is_spec = str(value.get("path")).startswith(("nova.conf [pci]", "cyborg.conf [pci]"))
+        return {key: _plain(each) for key, each in value.items() if key != "value" or not is_spec}
+    return value.replace(HOST, "redacted-host") if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"vendor_id": "10de", "product_id": "*"}',
+        '{"address": {"domain": ".*", "bus": "3[bc]", "slot": "00", "function": "0"}}',
+        '{"address": "3b:00.0", "resource_class": "CUSTOM_T4", "managed": "no"}',
+        '[{"vendor_id": "10de"}, {"address": "*:3b:*.*", "physical_network": null}]',
+        "{vendor_id: 10de}",
+        "",
+    ],
+)
+def test_a_device_spec_without_tags_stays_as_it_stands(text):
+    assert _operators_words.spec(text, lambda word: "redacted") == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"vendor_id": "hunter"}',
+        '{"address": {"bus": "(hunter"}}',
+        '{"address": "hunter"}',
+        "{'vendor_id': '10de', 'physical_network': 'hunter'}",
+        '"hunter"',
+        '{"a": "hunt\\er"}',
+        '["hunter"]',
+        '{"vendor_id": ["hunter"]}',
+    ],
+)
+def test_a_device_spec_that_nova_refuses_is_refused_without_its_texts(text):
+    made = _operators_words.spec(text, Redactor("node-1", (), bytes(32)).word)
+    assert "hunt" not in made
+    with pytest.raises(InvalidDeviceSpec):
+        device_spec.parse(made)
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("S/N: ABC123", "S/N: redacted-serial-1"),
+        ("token=a,b,c next", "token=redacted next"),
+        ("{token: a, model: T4}", "{token: redacted, model: T4}"),
+        ("Authorization: Bearer abc.def", "Authorization: redacted"),
+        ("sent bearer abcd1234 now", "sent bearer redacted now"),
+        ("basic 16 GiB", "basic 16 GiB"),
+        ("a basic card", "a basic card"),
+        ("https://key@host/x", "https://redacted:redacted@host/x"),
+    ],
+)
+def test_what_opens_doors_is_found_in_texts(text, wanted):
+    assert Redactor("node-1", (), bytes(32)).text(text) == wanted
