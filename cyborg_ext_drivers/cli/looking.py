@@ -23,7 +23,12 @@ from oslo_config import cfg
 from stevedore import driver, exception
 
 from cyborg_ext_drivers import conf
-from cyborg_ext_drivers.errors import ConfigurationFileError, ExtDriversError
+from cyborg_ext_drivers.cli import cells
+from cyborg_ext_drivers.errors import (
+    ConfigurationError,
+    ConfigurationFileError,
+    ExtDriversError,
+)
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.report.ledger import Decision, Entry, Ledger
 from cyborg_ext_drivers.report.state import StateError, StateFile
@@ -43,6 +48,8 @@ class View(NamedTuple):
     hostname: str
     #: Where the options come from.
     configuration: cfg.ConfigOpts | None = None
+    #: Why the configuration that was found is not that of the surveyor.
+    refused: ExtDriversError | None = None
 
     def decisions(self) -> list[Decision]:
         """Look at the host and return what becomes of each accelerator and candidate.
@@ -159,15 +166,19 @@ class Looking(Reporting):
 
     @contextlib.contextmanager
     def looking(
-        self, parsed_args: Namespace, host_at: Callable[[str], Host] = Host
+        self,
+        parsed_args: Namespace,
+        host_at: Callable[[str], Host] = Host,
+        also_if_refused: bool = False,
     ) -> Iterator[View]:
         """Provide the host that the options mean.
 
         :param host_at: makes the host below a root.
+        :param also_if_refused: look without the configuration where it is refused.
         :raises ExtDriversError: when the host or the configuration cannot be read.
         """
         given = Given(parsed_args.host_root, parsed_args.fake, parsed_args.snapshot)
-        with _looking(given, parsed_args.config_file, host_at) as view:
+        with _looking(given, parsed_args.config_file, host_at, also_if_refused) as view:
             yield view
 
     def looking_at_all(self, parsed_args: Namespace) -> Iterator[tuple[str | None, View]]:
@@ -193,7 +204,10 @@ class Given(NamedTuple):
 
 @contextlib.contextmanager
 def _looking(
-    given: Given, files: list[str] | None, host_at: Callable[[str], Host] = Host
+    given: Given,
+    files: list[str] | None,
+    host_at: Callable[[str], Host] = Host,
+    also_if_refused: bool = False,
 ) -> Iterator[View]:
     with contextlib.ExitStack() as stack:
         if given.snapshot is not None:
@@ -202,7 +216,7 @@ def _looking(
             root = given.host_root
             if given.fake is not None:
                 root = str(stack.enter_context(_fake_host(given.fake)).root)
-            view = _view(root, files, host_at)
+            view = (_view_at_least if also_if_refused else _view)(root, files, host_at)
         gaps = _gaps(view.host) if given.host_root is not None else ()
         for said in (*view.doubts(), *view.surveyor.unmet(view.host), *gaps):
             print(said, file=sys.stderr)
@@ -237,11 +251,32 @@ def _in_snapshot(given: Given, files: list[str] | None, stack: contextlib.ExitSt
     if given.host_root is not None or given.fake is not None:
         raise ContradictingOptions("--snapshot is a host of its own; leave the other one out")
     opened = stack.enter_context(opening.opened(given.snapshot))
+    if "refused" in opened.manifest and files is None:
+        raise RefusedOnHost(cells.plain(opened.manifest["refused"]))
     view = _view(opened.root, files, lambda root: opened.host)
     return view._replace(hostname=opened.hostname)
 
 
-def _view(root: str | None, files: list[str] | None, host_at: Callable[[str], Host]) -> View:
+def _view_at_least(
+    root: str | None, files: list[str] | None, host_at: Callable[[str], Host]
+) -> View:
+    """Return a view of a host whatever is configured there: with Cyborg's part alone, or none."""
+    try:
+        return _view(root, files, host_at)
+    except (ConfigurationError, ConfigurationFileError) as error:
+        refused = error
+    try:
+        return _view(root, files, host_at, with_nova=False)._replace(refused=refused)
+    except (ConfigurationError, ConfigurationFileError):
+        return _view(root, [], host_at, with_nova=False)._replace(refused=refused)
+
+
+def _view(
+    root: str | None,
+    files: list[str] | None,
+    host_at: Callable[[str], Host],
+    with_nova: bool = True,
+) -> View:
     configuration = conf.read(files, root or "/")
     if root is not None:
         configuration.set_override("host_root", conf.absolute(root), group=conf.GROUP.name)
@@ -249,7 +284,7 @@ def _view(root: str | None, files: list[str] | None, host_at: Callable[[str], Ho
     if root is not None:
         options = conf.of_copy(options)
     try:
-        options = conf.with_nova(options)
+        options = conf.with_nova(options) if with_nova else options
     except ConfigurationFileError as error:
         if not error.is_denied:
             raise
@@ -271,6 +306,10 @@ def _fake_host(name: str):
 
 class ContradictingOptions(ExtDriversError):
     """Options that name two hosts, or ask of one what it cannot do."""
+
+
+class RefusedOnHost(ExtDriversError):
+    """What is configured on the host of a snapshot was refused there, in these words."""
 
 
 class FakeHostsMissing(ExtDriversError):

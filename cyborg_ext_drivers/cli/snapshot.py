@@ -62,7 +62,11 @@ class SaveCommand(Looking, Command):
         if parsed_args.snapshot is not None:
             raise ContradictingOptions("a snapshot is saved already; copy the file instead")
         progress = Progress()
-        with self.looking(parsed_args, lambda root: Host(tree=RecordingTree(root))) as view:
+        with self.looking(
+            parsed_args, lambda root: Host(tree=RecordingTree(root)), also_if_refused=True
+        ) as view:
+            if view.refused is not None:
+                print(f"Saved without what is configured: {view.refused}", file=sys.stderr)
             asked, notes = _ask_everything(view, progress)
             options = view.surveyor.options
             snapshot = opening.made(
@@ -75,6 +79,7 @@ class SaveCommand(Looking, Command):
                 parsed_args.raw,
                 lambda done, total: progress.show("saving", done, total),
                 notes,
+                view.refused,
             )
         data = archive.to_bytes(snapshot)
         progress.end()
@@ -187,6 +192,7 @@ def _content(snapshot: archive.Snapshot) -> dict[str, Any]:
         "failures": dict(manifest["failures"]),
         "raw": manifest["is_raw"],
         "redactions": list(manifest.get("redactions", ())),
+        "refused": manifest.get("refused"),
         "notes": list(manifest.get("notes", ())),
     }
 

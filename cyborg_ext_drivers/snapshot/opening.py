@@ -44,7 +44,7 @@ from cyborg_ext_drivers.snapshot import archive, schema
 from cyborg_ext_drivers.snapshot.archive import Snapshot, SnapshotError
 from cyborg_ext_drivers.snapshot.capture import RecordingTree, collect
 from cyborg_ext_drivers.snapshot.captured import CapturedTree
-from cyborg_ext_drivers.snapshot.redact import HOST, digest_of, redacted
+from cyborg_ext_drivers.snapshot.redact import HOST, digest_of, redacted, refusal
 
 _MOST_BYTES = 8 << 20
 _CATALOG, _STATE = "/etc/cyborg/ext_catalog.d", "/var/lib/cyborg/ext_drivers"
@@ -187,10 +187,12 @@ def made(
     is_raw: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     notes: Iterable[str] = (),
+    refused: Exception | None = None,
 ) -> Snapshot:
     """Return the snapshot of a host after it was looked at.
 
     :param said: see :func:`options_of`.
+    :param refused: why what is configured is not in *said*.
     """
     with contextlib.suppress(EnumerationError):
         host.nvml.ask(host.functions, options.nvml_library, options.nvml_timeout)
@@ -214,6 +216,7 @@ def made(
             "failures": {},
             "redactions": [],
             "notes": list(notes),
+            **({"refused": refusal(refused)} if refused is not None else {}),
         },
         said,
         _files(options.below_root("catalog_dir"), ("*.yaml", "*.yml")),

@@ -82,6 +82,9 @@ _VERSIONS = re.compile(r".*/(?:\w*version|vbios\w*|fw_ver|firmware\w*|osrelease)
 _SERIAL_FILES = re.compile(
     r".*/(?:serial|serial_?num(?:ber)?|board_serial|unique_id|product_serial)"
 )
+# As oslo.config quotes it: "at PATH:LINE, REASON: 'the line'".
+_REFUSED_LINE = re.compile(r"(at .*:\d+, .+?: )(?:'(?!\[\w*'$).+'|\".+\")$", re.DOTALL)
+_LONGEST_REFUSAL = 4000
 _FABRIC = "fabricmanager.cfg"
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 #: Words without a value, of the kernel, systemd and dracut; others may be anybody's.
@@ -501,6 +504,10 @@ def redacted(snapshot: Snapshot, hostname: str, names: Iterable[str], salt: byte
         },
         "notes": [redactor.text(note) for note in snapshot.manifest.get("notes", ())],
     }
+    if "refused" in snapshot.manifest:
+        if snapshot.manifest["refused"].endswith(f"{_REDACTED!r}"):
+            redactor.count("line of a refused file")
+        said["refused"] = redactor.text(snapshot.manifest["refused"])
     manifest = {**snapshot.manifest, **said, "redactions": redactor.listing, "is_raw": False}
     return dataclasses.replace(
         snapshot, captured=made, manifest=manifest, options=options, catalog=catalog, state=kept
@@ -650,6 +657,14 @@ def _loaded(data: bytes) -> dict[str, Any]:
 
 def _dumped(document: Any) -> bytes:
     return json.dumps(document, indent=1, sort_keys=True).encode()
+
+
+def refusal(error: Exception) -> str:
+    """Return why a configuration is refused, without the line of the file if it stands there.
+
+    Such a line may be of any section, with the password of another service.
+    """
+    return _REFUSED_LINE.sub(rf"\1{_REDACTED!r}", str(error))[:_LONGEST_REFUSAL]
 
 
 def digest_of(hostname: str, salt: bytes) -> str:

@@ -63,6 +63,8 @@ MANIFEST: dict[str, Any] = {
         "unread": _TEXTS,
         "redactions": {"type": "array", "items": _REDACTION, "maxItems": 100},
         "notes": _TEXTS,
+        # What the commands say of a configuration that they refuse.
+        "refused": _TEXT,
     },
 }
 OPTIONS: dict[str, Any] = _object(

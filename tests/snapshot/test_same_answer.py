@@ -13,6 +13,8 @@
 
 """A host and its snapshot give the same answer, byte for byte."""
 
+import dataclasses
+import gzip
 import json
 import os
 import random
@@ -237,3 +239,67 @@ def test_the_order_in_which_the_kernel_lists_functions_stays(saved):
         path = saved(fake.root)
     captured = archive.read(path).captured
     assert list(walk(CapturedTree(captured)).uevents) == there
+
+
+#: Files of the configuration that are refused, each in another way.
+REFUSED = {
+    "no option": ("cyborg/cyborg.conf", "[database]\nhunter2 is no option\n"),
+    "no section": ("cyborg/cyborg.conf", "[database\nconnection = hunter2\n"),
+    "password in a section's name": ("cyborg/cyborg.conf", "[database hunter2\n"),
+    "no start": ("cyborg/cyborg.conf", "password = hunter2\n"),
+    "continued": ("cyborg/cyborg.conf", " hunter2\n"),
+    "no text": ("cyborg/cyborg.conf", "\udcff\udcfe"),
+    "selector": ("cyborg/cyborg.conf", "[ext_drivers]\nexclude = T4\n"),
+    "number": ("cyborg/cyborg.conf", "[ext_drivers]\nwithdraw_after = never\n"),
+    "host": ("cyborg/cyborg.conf", "[DEFAULT]\nhost = $nothing\n"),
+    "vGPU": ("cyborg/cyborg.conf", "[gpu_devices]\nenabled_vgpu_types = nvidia-1\n"),
+    "Nova": ("nova/nova.conf", "[pci\ndevice_spec = hunter2\n"),
+    "Nova's value": ("nova/nova.conf", "[pci]\ndevice_spec = $nothing\n"),
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--raw",)])
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_host_whose_configuration_is_refused_is_saved(what, options, diagnose, tmp_path):
+    file, text = REFUSED[what]
+    path = tmp_path / "host.tar.gz"
+    commands = [("host",), ("device", CARD), ("traits",), ("snapshot", "describe")]
+    with FakeHost.named("two-t4") as fake:
+        fake.path("/etc/cyborg").mkdir(parents=True, exist_ok=True)
+        fake.path("/etc/nova").mkdir(parents=True, exist_ok=True)
+        fake.path(f"/etc/{file}").write_bytes(text.encode("utf-8", "surrogateescape"))
+        there = [diagnose(*each, "--host-root", fake.root) for each in commands]
+        code, _, err = diagnose("snapshot", "save", path, *options, "--host-root", fake.root)
+    assert code == 0 and "Saved without what is configured: " in err
+    assert [each[0] for each in there] == [2] * len(commands)
+    if what in ("no option", "password in a section's name", "continued", "no text"):
+        there = [
+            (code, out, re.sub(r": '[^']*'\n$", ": 'redacted'\n", e)) for code, out, e in there
+        ]
+    assert [diagnose(*each, "--snapshot", path) for each in commands] == there
+    assert b"hunter2" not in gzip.decompress(path.read_bytes())
+    assert json.loads(diagnose("snapshot", "show", path, "-f", "json")[1])["refused"]
+    (tmp_path / "empty.conf").write_text("")
+    code, out, _ = diagnose("host", "--snapshot", path, "--config-file", tmp_path / "empty.conf")
+    assert code == 0 and out.count("reported") == 3
+
+
+def test_what_is_configured_of_cyborg_is_saved_though_nova_is_refused(diagnose, tmp_path):
+    with FakeHost.named("two-t4") as fake:
+        fake.write_file("/etc/cyborg/cyborg.conf", "[ext_drivers]\nexclude = 0000:d8:*\n")
+        fake.write_file("/etc/nova/nova.conf", "[pci\n")
+        diagnose("snapshot", "save", tmp_path / "it", "--host-root", fake.root)
+    assert archive.read(str(tmp_path / "it")).options["cyborg"] == {"exclude": ["0000:d8:*"]}
+
+
+def test_a_refusal_does_nothing_to_the_terminal(diagnose, tmp_path):
+    with FakeHost.named("two-t4") as fake:
+        fake.write_file("/etc/nova/nova.conf", "[pci\n")
+        diagnose("snapshot", "save", tmp_path / "it", "--host-root", fake.root)
+    snapshot = archive.read(str(tmp_path / "it"))
+    manifest = {**snapshot.manifest, "refused": "\x1b[2J no"}
+    (tmp_path / "it").write_bytes(
+        archive.to_bytes(dataclasses.replace(snapshot, manifest=manifest))
+    )
+    code, out, err = diagnose("host", "--snapshot", tmp_path / "it")
+    assert (code, out, err) == (2, "", "cyborg-ext-diagnose: \\x1b[2J no\n")
