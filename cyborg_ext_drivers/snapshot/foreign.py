@@ -29,7 +29,7 @@ import re
 import stat
 import tarfile
 import zlib
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from cyborg_ext_drivers.address import is_sysfs_name
 from cyborg_ext_drivers.errors import ExtDriversError
@@ -50,6 +50,8 @@ MOST_KEPT = 150_000
 MOST_KEPT_BYTES = 48 << 20
 MOST_TEXT = 16 << 20
 _LONGEST_PATH = 2048
+# What stands before a member's content: long names, PAX records, maps of sparse files.
+_MOST_OF_A_HEADER = 1 << 20
 _DEEPEST = 48
 _MEMORY_OF_XZ = 192 << 20
 # How far below the top of an archive or a directory a host may begin.
@@ -86,7 +88,9 @@ _OF_FUNCTION = re.compile(
     r"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27})(?:/.*)?"
 )
 # Host bridges, IOMMUs, and the managers of secure streams.
-_ABOVE_FUNCTIONS = re.compile(r"/sys/devices/(?:pci[^/]*|virtual(?:/iommu(?:/.*)?)?|faux(?:/.*)?)")
+_ABOVE_FUNCTIONS = re.compile(
+    r"/sys/devices/(?:pci[^/]*|virtual(?:/iommu(?:/.*)?)?|faux(?:/.*)?|platform)"
+)
 # Large, or not for reading.
 _NEVER = re.compile(r"resource\d+(?:_wc)?|rom|vpd|remove|rescan")
 _NAMES_OF_A_WHOLE_KERNEL = frozenset(("uevent_seqnum", "notes", "kexec_loaded"))
@@ -191,11 +195,21 @@ def _take_release(captured: Captured) -> None:
 
 
 class _Limited(io.RawIOBase):
-    """Gives what a stream gives, up to a number of bytes."""
+    """Gives what a stream gives, up to a number of bytes, of which few may be of one header."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream = stream
         self._left = MOST_BYTES
+        self._left_of_header: int | None = None
+
+    def begin_header(self) -> None:
+        """Note that what comes is kept in memory by tarfile, until :meth:`end_header`."""
+        if self._left_of_header is None:
+            self._left_of_header = _MOST_OF_A_HEADER
+
+    def end_header(self) -> None:
+        """Note that a member's content comes, which is skipped or asked for in small parts."""
+        self._left_of_header = None
 
     def readable(self) -> bool:
         """Return True."""
@@ -207,7 +221,23 @@ class _Limited(io.RawIOBase):
         self._left -= len(data)
         if self._left < 0:
             raise Refused(f"it holds more than {MOST_BYTES >> 20} MiB")
+        if self._left_of_header is not None:
+            self._left_of_header -= len(data)
+            if self._left_of_header < 0:
+                raise Refused(f"a header in it is longer than {_MOST_OF_A_HEADER >> 20} MiB")
         return data
+
+
+def _header_of(limited: _Limited) -> type[tarfile.TarInfo]:
+    """Return what tarfile makes of a header, with a limit on what else it reads for it."""
+
+    class Header(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, *given: Any) -> tarfile.TarInfo:
+            limited.begin_header()
+            return super().frombuf(*given)
+
+    return Header
 
 
 class _Xz:
@@ -273,10 +303,13 @@ class _Keeper:
         """Return what is in a tar archive."""
         count = 0
         limited = _Limited(stream)
-        with tarfile.open(fileobj=limited, mode="r|", errorlevel=0) as tar:  # type: ignore[call-overload]
+        with tarfile.open(  # type: ignore[call-overload]
+            fileobj=limited, mode="r|", errorlevel=0, tarinfo=_header_of(limited)
+        ) as tar:
             for member in tar:
+                limited.end_header()
                 # It would remember each.
-                tar.members = []
+                tar.members, tar.pax_headers = [], {}
                 count += 1
                 if count > MOST_MEMBERS:
                     raise Refused(f"it has more than {MOST_MEMBERS} members")
@@ -454,12 +487,7 @@ def _is_kept(path: str) -> bool:
     parts = path.split("/")
     last = max((n for n, part in enumerate(parts) if is_sysfs_name(part)), default=None)
     if last is None:
-        # What the IOMMUs and the hosts bridges are below, and secure streams.
-        return bool(
-            re.fullmatch(
-                r"/sys/devices/(?:pci[^/]*|virtual(/iommu(/.*)?)?|faux(/.*)?|platform)", path
-            )
-        )
+        return bool(_ABOVE_FUNCTIONS.fullmatch(path))
     return bool(_OF_FUNCTION.fullmatch("/".join(parts[last + 1 :])))
 
 

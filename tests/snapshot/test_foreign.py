@@ -12,6 +12,7 @@
 
 """Captures of other tools give the answers that are in them, and tell what is not."""
 
+import gzip
 import io
 import json
 import os
@@ -543,6 +544,26 @@ def test_bombs_are_refused_before_they_burst(monkeypatch):
             tar.addfile(member, io.BytesIO(bytes(member.size)))
         with pytest.raises(ForeignError, match="more than 1 MiB"):
             foreign.from_bytes(stream.getvalue())
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_would_fill_the_memory_is_refused(kind):
+    member = tarfile.TarInfo("sys/bus/pci/devices/large")
+    member.type, member.size = kind, 8 << 20
+    data = gzip.compress(member.tobuf(tarfile.USTAR_FORMAT) + bytes(member.size), 1)
+    with pytest.raises(ForeignError, match="a header in it is longer than 1 MiB"):
+        foreign.from_bytes(data)
+
+
+def test_the_map_of_a_sparse_file_does_not_fill_the_memory():
+    member = tarfile.TarInfo("sys/bus/pci/devices/large")
+    member.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    # isextended of the header and of each block that follows (tar(5), old GNU sparse format).
+    header[482] = 1
+    header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 8 * 32)
+    with pytest.raises(ForeignError, match="a header in it is longer than 1 MiB"):
+        foreign.from_bytes(gzip.compress(bytes(header) + (bytes(504) + b"\1" + bytes(7)) * 9999, 1))
 
 
 def test_more_members_than_a_host_has_are_refused(monkeypatch):
