@@ -37,14 +37,14 @@ from cyborg_ext_drivers.errors import CatalogError
 from cyborg_ext_drivers.host.identity import Identity, PciId
 from cyborg_ext_drivers.host.text import UnusableFile, read_text
 
-__all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "load"]
+__all__ = ["Catalog", "Layer", "PackagedLayer", "Product", "Rule", "files_in", "load"]
 
 _NO_SUBSYSTEM = PciId("0000", "0000")
 _SECTIONS = ("vendors", "sources", "devices", "companions", "never")
 _VENDOR = re.compile(r'^  "([0-9a-f]{4})": (\w+)$', re.MULTILINE)
 _DECODER = json.JSONDecoder()
-# An operator's file is small; anything larger is a mistake or an attack.
-_MOST_BYTES = 1 << 20
+#: An operator's file is small; anything larger is a mistake or an attack.
+MOST_BYTES = 1 << 20
 
 
 class Product(NamedTuple):
@@ -313,12 +313,20 @@ def _files_of(directory: str | os.PathLike | None, faults: list[CatalogError]) -
     if directory is None:
         return []
     try:
-        names = sorted(os.listdir(directory))
+        return files_in(directory)
     except FileNotFoundError:
         return []
     except OSError as error:
         faults.append(CatalogError(str(directory), [f"cannot be listed: {error.strerror}"]))
         return []
+
+
+def files_in(directory: str | os.PathLike) -> list[str]:
+    """Return the paths of a directory's catalogue files; of two that say of one id the later wins.
+
+    :raises OSError: when it cannot be listed.
+    """
+    names = sorted(os.listdir(directory))
     return [os.path.join(directory, name) for name in names if name.endswith((".yaml", ".yml"))]
 
 
@@ -345,7 +353,7 @@ def _read(section: str, start: str = "") -> list[dict]:
 
 def _text_of(path: str) -> str:
     try:
-        return read_text(path, _MOST_BYTES)
+        return read_text(path, MOST_BYTES)
     except UnusableFile as error:
         raise CatalogError(path, [error.reason]) from None
 

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from cyborg_ext_drivers import catalog
 from cyborg_ext_drivers.address import PciAddress
 from cyborg_ext_drivers.errors import ReadError
 from cyborg_ext_drivers.host import Host
@@ -30,6 +31,7 @@ from cyborg_ext_drivers.host.iommu import GROUPS
 from cyborg_ext_drivers.host.mdev import TYPES, MediatedParent
 from cyborg_ext_drivers.host.nvml import Gpu, NvmlAnswer, State
 from cyborg_ext_drivers.host.pci import PciFunction
+from cyborg_ext_drivers.host.text import UnusableFile, read_text
 from cyborg_ext_drivers.host.topology import parents_of
 from cyborg_ext_drivers.options import Options
 
@@ -283,12 +285,11 @@ def files_of_options(options: Options) -> dict[str, str]:
     if options.nova_device_specs:
         lines = (f"device_spec = {_escaped(each)}\n" for each in options.nova_device_specs)
         files["/etc/nova/nova.conf"] = "[pci]\n" + "".join(lines)
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        directory = options.below_root("catalog_dir")
-        for name in sorted(os.listdir(directory)):
-            if name.endswith(".yaml"):
-                with open(os.path.join(directory, name), encoding="utf-8") as file:
-                    files[f"/etc/cyborg/ext_catalog.d/{name}"] = file.read(1 << 20)
+    with contextlib.suppress(OSError):
+        for path in catalog.files_in(options.below_root("catalog_dir")):
+            with contextlib.suppress(UnusableFile):
+                name = os.path.basename(path)
+                files[f"/etc/cyborg/ext_catalog.d/{name}"] = read_text(path, catalog.MOST_BYTES)
     return files
 
 

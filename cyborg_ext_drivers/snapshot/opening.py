@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
-from cyborg_ext_drivers import conf
+from cyborg_ext_drivers import catalog, conf
 from cyborg_ext_drivers.errors import EnumerationError, ExtDriversError, ReadError
 from cyborg_ext_drivers.host import Host
 from cyborg_ext_drivers.host.text import UnusableFile, read_bytes, read_text
@@ -219,8 +219,8 @@ def made(
             **({"refused": refusal(refused)} if refused is not None else {}),
         },
         said,
-        _files(options.below_root("catalog_dir"), ("*.yaml", "*.yml")),
-        _files(options.state_dir, ("*.json",)),
+        _files(_catalog_of(options)),
+        _files(sorted(glob.glob(os.path.join(glob.escape(options.state_dir), "*.json")))),
     )
     if is_raw:
         return snapshot
@@ -255,13 +255,19 @@ def _versions(host: Host) -> dict[str, str | None]:
     return found
 
 
-def _files(directory: str, patterns: Iterable[str]) -> dict[str, bytes]:
-    found = {}
-    for pattern in patterns:
-        for path in sorted(glob.glob(os.path.join(glob.escape(directory), pattern))):
-            with contextlib.suppress(UnusableFile):
-                name = os.path.basename(path)
-                if not archive.PLAIN_NAME.fullmatch(name):
-                    name = f"{len(found) + 1:03d}.{name.rpartition('.')[2]}"
-                found[name] = read_bytes(path, _MOST_BYTES)
+def _catalog_of(options: Options) -> list[str]:
+    try:
+        return catalog.files_in(options.below_root("catalog_dir"))
+    except OSError:
+        return []
+
+
+def _files(paths: Iterable[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for path in paths:
+        with contextlib.suppress(UnusableFile):
+            name = os.path.basename(path)
+            if not archive.PLAIN_NAME.fullmatch(name):
+                name = f"{len(found) + 1:03d}.{name.rpartition('.')[2]}"
+            found[name] = read_bytes(path, _MOST_BYTES)
     return found

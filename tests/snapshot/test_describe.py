@@ -26,9 +26,11 @@ from cyborg_ext_drivers.snapshot.captured import Captured, CapturedTree
 from cyborg_ext_drivers.snapshot.describe import describe
 from cyborg_ext_drivers.survey import Surveyor
 from cyborg_ext_drivers.testing import FakeHost, Oddity, described_hosts, load
+from cyborg_ext_drivers.testing.conformance import captured
 from cyborg_ext_drivers.testing.nvml_stub import NoCompiler
 
 T4 = "0000:3b:00.0"
+MY_CATALOG = 'devices:\n- {id: "10de:1eb8", kind: GPU, model: MY-T4, name: My T4}\n'
 
 
 def described(fake, options=None, name="copy", **more):
@@ -171,6 +173,7 @@ def test_virtual_functions_stand_in_the_expectation_as_handles():
         lambda fake: fake.write_file("/etc/nova/nova.conf",
                                      '[pci]\ndevice_spec = {"address": "*:3b:00.*"}\n'),
         lambda fake: fake.write_file("/etc/cyborg/ext_catalog.d/mine.yaml", "vendor: nonsense"),
+        lambda fake: fake.write_file("/etc/cyborg/ext_catalog.d/mine.yml", MY_CATALOG),
         lambda fake: fake.inject(Oddity("absent", "/sys/kernel/iommu_groups")),
         lambda fake: fake.inject(Oddity("absent", "/sys/class/iommu")),
         lambda fake: fake.inject(Oddity("absent", "/sys/firmware")),
@@ -210,6 +213,18 @@ def test_functions_that_nothing_depends_on_are_left_out_unless_asked_for(run):
     assert len(yaml.safe_load(whole)["host"]["functions"]) == 1 + len(
         yaml.safe_load(text)["host"]["functions"]
     )
+
+
+def test_what_the_operator_decided_is_described_of_a_snapshot_for_other_programs(run, tmp_path):
+    claim = '[pci]\ndevice_spec = {"vendor_id": "10de", "product_id": "1eb8"}\n'
+    with FakeHost.named("two-t4") as fake:
+        fake.write_file("/etc/nova/nova.conf", claim)
+        fake.write_file("/etc/cyborg/ext_catalog.d/mine.yaml", MY_CATALOG)
+        assert run("snapshot", "save", tmp_path / "it", "--raw", "--host-root", fake.root)[0] == 0
+    with FakeHost.from_file(captured.described(str(tmp_path / "it"), tmp_path)) as copy:
+        assert copy.path("/etc/nova/nova.conf").read_text() == claim
+        code, text, _ = run("traits", "-f", "json", "--host-root", copy.root)
+    assert code == 0 and "CUSTOM_NVIDIA_MY_T4" in text
 
 
 def test_mediated_devices_are_told_of(run):

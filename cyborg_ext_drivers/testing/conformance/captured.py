@@ -33,7 +33,10 @@ def described(file: str, directory: str | os.PathLike) -> pathlib.Path:
     :raises SnapshotError: when the file is no snapshot that can be opened.
     """
     with opening.opened(file) as opened:
-        options = conf.of_copy(conf.load(conf.read(None, opened.root)))
+        configuration = conf.read(None, opened.root)
+        # Otherwise this machine's catalogue files and nova.conf would be described.
+        configuration.set_override("host_root", opened.root, group=conf.GROUP.name)
+        options = conf.with_nova(conf.of_copy(conf.load(configuration)))
         found = describe.describe(
             opened.host, Surveyor(options), _lay, "snapshot", with_serials=True, with_all=True
         )
