@@ -89,6 +89,12 @@ def test_each_fault_has_its_code_and_no_other(change, code):
     assert CODES[code].consequence
 
 
+def test_the_spelling_that_is_said_to_be_right_is_taken():
+    wrong = '{"domain":"0","bus":"0x3B","device":"0","function":"0"}'
+    found = rules.judge([{**sound(), "cpid_info": wrong}], "compute-1", ("GPU",))
+    assert list(found) == [("cpid-spelling", f"{wrong} where the in-tree spelling is {ADDRESS}")]
+
+
 def test_what_must_be_unique_is_named_when_it_is_not():
     assert judged(sound(), sound()) == {"cpid-repeated", "name-not-unique", "handle-repeated"}
 

@@ -36,9 +36,14 @@ def _summary(driver: str, outcomes: Sequence[Outcome]) -> str:
     if any(outcome.impossible for outcome in outcomes):
         return f"{driver}: not tried"
     codes, devices = len(_grouped(outcomes)), sum(outcome.devices for outcome in outcomes)
-    found = f"{codes} kinds of violation" if codes else "conforms"
+    found = _counted(codes, "kind", "kinds") + " of violation" if codes else "conforms"
     note = "" if devices else "; nothing was tried of what a card needs"
-    return f"{driver}: {found} ({len(outcomes)} hosts, {devices} devices reported{note})"
+    hosts = _counted(len(outcomes), "host", "hosts")
+    return f"{driver}: {found} ({hosts}, {_counted(devices, 'device', 'devices')} reported{note})"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _grouped(outcomes: Sequence[Outcome]) -> dict[str, list[Violation]]:
@@ -51,7 +56,7 @@ def _grouped(outcomes: Sequence[Outcome]) -> dict[str, list[Violation]]:
 def _paragraph(group: Sequence[Violation]) -> str:
     first, hosts = group[0], dict.fromkeys(each.host for each in group)
     code = CODES[first.code]
-    more = f" (and on {len(hosts) - 1} more hosts)" if len(hosts) > 1 else ""
+    more = f" (and on {_counted(len(hosts) - 1, 'other', 'others')})" if len(hosts) > 1 else ""
     lines = [
         f"{first.code} on {first.host}{more}",
         *textwrap.wrap(f"{first.evidence}", 108),
@@ -96,7 +101,8 @@ def _cells(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str]]:
         if impossible:
             cells.append((driver, "not tried", impossible[0]))
         elif not _grouped(mine):
-            text = f"{devices} devices on {len(mine)} hosts" if devices else "reported no device"
+            text = f"{_counted(devices, 'device', 'devices')} on " if devices else ""
+            text += _counted(len(mine), "host", "hosts") if devices else "reported no device"
             cells.append((driver, "none", text))
         for code, group in _grouped(mine).items():
             cells.append((driver, code, f"{group[0].host}: {group[0].evidence}"))

@@ -23,7 +23,6 @@ from cyborg_ext_drivers.testing.conformance.record import UNSET
 
 Found = Iterator[tuple[str, str]]
 
-_FIELDS = ("domain", "bus", "device", "function")
 _MOST = {"vendor": 255, "model": 255, "cpid_info": 255, "driver_name": 100, "name": 200}
 _POSITIONAL = re.compile(r"traits?[_-]?\d+")
 
@@ -49,7 +48,7 @@ def handles(report: list[dict[str, Any]]) -> list[str]:
         for part in device["deployables"]
         for _type, info in part["handles"]
     ]
-    return list(dict.fromkeys(filter(None, map(_address, texts))))
+    return list(dict.fromkeys(filter(None, map(address_of, texts))))
 
 
 def together(report: list[dict[str, Any]], physical: Mapping[str, str]) -> Found:
@@ -65,7 +64,11 @@ def together(report: list[dict[str, Any]], physical: Mapping[str, str]) -> Found
             yield "virtual-functions-beside-physical", evidence
 
 
-def _address(text: Any) -> str | None:
+def address_of(text: Any) -> str | None:
+    """Return the address that an attach handle says, in sysfs' spelling; ``None`` for no address.
+
+    Each spelling that can be understood counts, not only the one of the in-tree drivers.
+    """
     try:
         return str(address.PciAddress.parse(text))
     except address.InvalidAddress:
@@ -87,16 +90,15 @@ def _spelling(code: str, text: Any) -> Found:
     if text == UNSET:
         return
     try:
-        fields = json.loads(text)
-        values = [fields[name] for name in _FIELDS]
-        widths = [len(value) for value in values]
-    except (TypeError, ValueError, KeyError):
-        yield code, f"{text!r} is no JSON object with {', '.join(_FIELDS)}"
+        numbers = json.loads(address.PciAddress.from_json(text).to_json())
+    except address.InvalidAddress as error:
+        example = address.PciAddress(0, 0x3B, 0, 0).to_json()
+        yield code, f"{text!r}: {error.reason}; the in-tree spelling is, for example, {example}"
         return
-    right = json.dumps(fields, sort_keys=True)
-    good = all(re.fullmatch("[0-9a-f]+", value) for value in values)
-    if text != right or not good or widths[1:] != [2, 2, 1] or widths[0] < 4:
-        yield code, f"{text} where the in-tree spelling is {right.lower()}"
+    # A handle may say more, such as the type of a mediated device.
+    right = json.dumps({**json.loads(text), **numbers}, sort_keys=True)
+    if text != right:
+        yield code, f"{text} where the in-tree spelling is {right}"
 
 
 def _deployable(part: dict[str, Any], hostname: str) -> Found:

@@ -167,7 +167,7 @@ class Trial:
             except Exception:
                 return
             held = {
-                str(rules._address(handle.info))
+                rules.address_of(handle.info)
                 for device in stack.devices()
                 for part in device.deployables
                 for handle in part.attach_handles
