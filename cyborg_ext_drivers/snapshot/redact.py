@@ -54,8 +54,8 @@ _DOTTED_MAC = re.compile(r"(?<![0-9A-Za-z.])(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4
 _IPV4 = re.compile(r"(?<![0-9A-Za-z.])(?:\d{1,3}\.){3}\d{1,3}(?![0-9A-Za-z]|\.\d)")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:])")
 _SECRET = re.compile(
-    r"([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key)"
-    r"[\w.-]*[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})"
+    r"((?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key)"
+    r"[\w.-]{0,200}[\"'\\]{0,2}\s*[:=]\s*[\"'\\]{0,2})"
     # A comma within it is part of it, one after it is not.
     r"((?<=[\"'])[^\"'\\\n]+|[^\s\"'\\,;}]+(?:,+[^\s\"'\\,;}]+)*)",
     re.IGNORECASE,
@@ -129,7 +129,8 @@ _OTHERS_OF_NVIDIA = re.compile(r"\d/nvidia/(?!(?:current|creatable)_vgpu_types?$
 _PARAMETERS = re.compile(r"/sys/module/[^/]+/parameters/")
 # Numbers, switches, ids, addresses, one of several words; no names and no texts.
 _PLAIN_VALUE = re.compile(
-    r"[YN]|\(null\)|none|null|[-+0-9a-fA-FxX:.,;*/ \n]+|(?:\[?[a-z_]{1,16}\]?\s*){1,6}"
+    r"[YN]|\(null\)|none|null|[-+0-9a-fA-FxX:.,;*/ \n]+"
+    r"|\[?[a-z_]{1,16}\]?(?:\s+\[?[a-z_]{1,16}\]?){0,5}\s*"
 )
 #: Words of the kernel's command line that say something about attaching devices.
 _OF_DEVICES = re.compile(

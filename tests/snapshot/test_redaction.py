@@ -17,6 +17,7 @@ import gzip
 import json
 import re
 import socket
+import time
 
 import pytest
 
@@ -547,3 +548,17 @@ def test_a_device_spec_that_nova_refuses_is_refused_without_its_texts(text):
 )
 def test_what_opens_doors_is_found_in_texts(text, wanted):
     assert Redactor("node-1", (), bytes(32)).text(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "word", ["password", "token=", "a_", "a ", "://", "bearer ", "s/n ", "00:"]
+)
+def test_a_text_of_a_stranger_does_not_keep_the_search_busy(word):
+    """Patterns that go back over a text took minutes for one page; this limit is no measure."""
+    text = (word * 4096)[:4096] + "!"
+    redactor = Redactor("node-1", (), bytes(32))
+    start = time.process_time()
+    redactor.text(text)
+    redactor.content("/sys/module/nvidia/parameters/x", text.encode())
+    redactor.command_line(text)
+    assert time.process_time() - start < 20
